@@ -1,0 +1,203 @@
+//! A message body that remembers the most decoded form it was last given.
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt;
+
+use crate::problem::{CallError, Kind, Problem};
+
+/// A body on its way. It stays on the thread of its request, so it need not be `Send`.
+pub type BoxBody = Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError>>>;
+
+/// A request's or a response's body.
+///
+/// A body nobody looks at streams through untouched.
+#[derive(Default)]
+pub enum Body {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Stream(BoxBody),
+}
+
+/// Why a body broke off.
+#[derive(Debug)]
+pub enum BodyError {
+    /// More than the reader was willing to take.
+    TooLarge { limit: usize },
+    /// The sender stopped sending for too long.
+    Stalled,
+    /// The sender broke the framing or the connection.
+    Broken(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl BodyError {
+    pub fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Broken(source.into())
+    }
+
+    /// As a fault of the client, whose body it was.
+    pub fn of_request(self) -> Box<Problem> {
+        match self {
+            Self::TooLarge { limit } => Problem::new(Kind::TooLarge, format!("the body is larger than the {limit} bytes allowed here")),
+            Self::Stalled => Problem::new(Kind::RequestTimeout, "the body did not arrive in time"),
+            Self::Broken(source) => Problem::new(Kind::Invalid, "the body could not be read").because(source),
+        }
+    }
+
+    /// As a fault of the backend, whose body it was.
+    pub fn of_response(self) -> Box<Problem> {
+        match self {
+            Self::Stalled => Problem::call(CallError::ReadTimeout, "upstream_body_stalled"),
+            Self::TooLarge { .. } => Problem::call(CallError::Protocol, "upstream_body_too_large").because(self),
+            Self::Broken(_) => Problem::call(CallError::Reset, "upstream_body_broken").because(self),
+        }
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { limit } => write!(f, "larger than {limit} bytes"),
+            Self::Stalled => f.write_str("no bytes arrived in time"),
+            Self::Broken(source) => source.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Broken(source) => Some(&**source),
+            _ => None,
+        }
+    }
+}
+
+impl Body {
+    pub fn stream(body: impl HttpBody<Data = Bytes, Error = BodyError> + 'static) -> Self {
+        Self::Stream(Box::pin(body))
+    }
+
+    pub fn take(&mut self) -> Body {
+        std::mem::take(self)
+    }
+
+    /// A second copy for a second try; none of a body that is still on its way.
+    pub fn copy(&self) -> Option<Body> {
+        match self {
+            Body::Empty => Some(Body::Empty),
+            Body::Full(it) => Some(Body::Full(it.clone())),
+            Body::Stream(_) => None,
+        }
+    }
+
+    /// Reads the whole body into memory, in place; a second reader finds it there.
+    ///
+    /// Trailers of a body that is read this way are dropped.
+    pub async fn bytes(&mut self, limit: usize) -> Result<&Bytes, BodyError> {
+        if let Body::Stream(it) = self {
+            let hint = it.size_hint();
+            if limit as u64 <= hint.lower().saturating_sub(1) {
+                return Err(BodyError::TooLarge { limit });
+            }
+            let whole = read(it, limit).await?;
+            *self = Body::Full(whole);
+        }
+        static NOTHING: Bytes = Bytes::new();
+        match self {
+            Body::Full(it) if it.len() > limit => Err(BodyError::TooLarge { limit }),
+            Body::Full(it) => Ok(it),
+            _ => Ok(&NOTHING),
+        }
+    }
+}
+
+async fn read(body: &mut BoxBody, limit: usize) -> Result<Bytes, BodyError> {
+    let mut first: Option<Bytes> = None;
+    let mut whole = BytesMut::new();
+    let mut size = 0usize;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        size += data.len();
+        if size > limit {
+            return Err(BodyError::TooLarge { limit });
+        }
+        // The usual body is one frame, which need not be copied.
+        match first.take() {
+            None if whole.is_empty() => first = Some(data),
+            None => whole.extend_from_slice(&data),
+            Some(it) => {
+                whole.extend_from_slice(&it);
+                whole.extend_from_slice(&data);
+            }
+        }
+    }
+    Ok(first.unwrap_or_else(|| whole.freeze()))
+}
+
+impl From<Bytes> for Body {
+    fn from(it: Bytes) -> Self {
+        if it.is_empty() { Body::Empty } else { Body::Full(it) }
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(it: &'static str) -> Self {
+        Bytes::from_static(it.as_bytes()).into()
+    }
+}
+
+impl From<String> for Body {
+    fn from(it: String) -> Self {
+        Bytes::from(it).into()
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Body::Empty => f.write_str("Empty"),
+            Body::Full(it) => write!(f, "Full({} bytes)", it.len()),
+            Body::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            Body::Empty => Poll::Ready(None),
+            Body::Full(it) => {
+                let whole = std::mem::take(it);
+                *self = Body::Empty;
+                Poll::Ready(Some(Ok(Frame::data(whole))))
+            }
+            Body::Stream(it) => it.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Body::Empty => true,
+            Body::Full(it) => it.is_empty(),
+            Body::Stream(it) => it.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Empty => SizeHint::with_exact(0),
+            Body::Full(it) => SizeHint::with_exact(it.len() as u64),
+            Body::Stream(it) => it.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a ring may hold on to from the running gateway: only what nobody else can give it.
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    Outcome,
+    catalog::Fault,
+    expression::{Expression, Place, Template},
+    meter::Meter,
+    onion::{LocalFuture, RingKind},
+    store::Store,
+};
+
+/// The gateway, as a ring sees it while it is configured.
+///
+/// What is `None` is not part of this build or not configured; a ring that needs it says so as a fault.
+pub struct Env<'a> {
+    /// `Api/name@version/plugin/name`: where this ring's state belongs.
+    pub scope: StateKey,
+    /// The ring stands inside of one that authenticates.
+    pub authenticated: bool,
+    pub meter: &'a dyn Meter,
+    pub clock: Arc<dyn Clock>,
+    pub spawn: Arc<dyn Spawn>,
+    pub states: &'a dyn States,
+    pub caller: Option<Arc<dyn Caller>>,
+    pub store: Option<Arc<dyn Store>>,
+    pub caches: Option<Arc<dyn CacheIndex>>,
+    pub scripts: Option<&'a dyn Scripts>,
+    pub rings: Option<&'a dyn Rings>,
+    /// Whether an upstream of this name is defined.
+    pub knows_upstream: &'a dyn Fn(&str) -> bool,
+    /// Compiles the expressions of this ring, and remembers what they read.
+    pub expressions: &'a dyn Expressions,
+    /// Set by the ring, or by its expressions: the body is read before it runs.
+    pub reads_body: Cell<bool>,
+    /// Doubtful, but not refused unless `--strict`.
+    pub warnings: RefCell<Vec<Fault>>,
+}
+
+/// Where state that outlives a reload belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StateKey {
+    /// `Api/name@version`, or `Preset/name` with `across: apis`.
+    pub owner: Box<str>,
+    pub plugin: Box<str>,
+    /// Its `name`, or its number among that plugin in the expanded chain.
+    pub name: Box<str>,
+    /// Digest of the configuration: a changed one starts anew.
+    pub config: u128,
+}
+
+impl Env<'_> {
+    /// A `${…}` template at `pointer` of this ring's configuration.
+    pub fn template(&self, pointer: &str, text: &str, context: crate::expression::Context) -> Result<Template, Fault> {
+        self.expressions.template(pointer, text, context, &self.reads_body)
+    }
+
+    /// A bare condition at `pointer` of this ring's configuration.
+    pub fn condition(&self, pointer: &str, text: &str) -> Result<Expression, Fault> {
+        self.expressions.condition(pointer, text, &self.reads_body)
+    }
+
+    /// The state that this ring shares with its former self; made by `new` where there is none.
+    pub fn state<T: Any + Send + Sync>(&self, new: impl FnOnce() -> T) -> Arc<T> {
+        let mut new = Some(new);
+        let kept = self.states.get(&self.scope, &mut || match new.take() {
+            Some(new) => Arc::new(new()),
+            None => Arc::new(()),
+        });
+        match (kept.downcast::<T>(), new) {
+            (Ok(it), _) => it,
+            // Another type under the same key: the plugin changed with the binary; start anew.
+            (Err(_), Some(new)) => Arc::new(new()),
+            (Err(_), None) => unreachable!("`new` made a T just now"),
+        }
+    }
+
+    pub fn warn(&self, fault: Fault) {
+        self.warnings.borrow_mut().push(fault);
+    }
+}
+
+/// Compiles expressions for one place of one definition.
+pub trait Expressions {
+    fn template(&self, pointer: &str, text: &str, context: crate::expression::Context, reads_body: &Cell<bool>) -> Result<Template, Fault>;
+    fn condition(&self, pointer: &str, text: &str, reads_body: &Cell<bool>) -> Result<Expression, Fault>;
+    /// What this place sees.
+    fn place(&self) -> Place;
+}
+
+/// Keeps state by name across reloads.
+pub trait States {
+    /// What is kept under `key`; `make` is asked at most once.
+    fn get(&self, key: &StateKey, make: &mut dyn FnMut() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// Calls an upstream that a definition names: never a free URL.
+pub trait Caller: Send + Sync {
+    fn call<'a>(&'a self, upstream: &'a str, request: http::Request<crate::Body>, deadline: Instant) -> LocalFuture<'a, Outcome>;
+}
+
+/// Time, so that tests can turn the hands.
+pub trait Clock: Send + Sync {
+    fn now(&self) -> Instant;
+    fn wall(&self) -> SystemTime;
+}
+
+/// Work beside the request.
+pub trait Spawn: Send + Sync {
+    /// On the thread of the caller; ends with that thread.
+    fn local(&self, work: Pin<Box<dyn Future<Output = ()>>>);
+    /// On the background runtime.
+    fn background(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>);
+}
+
+/// What caches hold, so that an operator can purge it.
+pub trait CacheIndex: Send + Sync {
+    fn register(&self, key: StateKey, purge: Box<dyn Fn(Option<&[u8]>) -> u64 + Send + Sync>);
+}
+
+/// Scripts compiled at load.
+pub trait Scripts {
+    fn load(&self, file: &str) -> Result<Arc<dyn Script>, Fault>;
+}
+
+/// One compiled script; how it runs is the Lua package's own affair.
+pub trait Script: Any + Send + Sync {
+    fn digest(&self) -> u128;
+    fn bytecode(&self) -> Bytes;
+}
+
+/// Rings within rings: what `any-auth` is made of.
+pub trait Rings {
+    fn build(&self, name: &str, config: serde_json::Value, pointer: &str) -> Result<RingKind, Vec<Fault>>;
+}
+
+/// The clock on the wall.
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// How long a call that names no time of its own may take.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(60);

@@ -1,0 +1,25 @@
+//! Where definitions come from.
+use std::future::Future;
+
+use bytes::Bytes;
+
+/// All that one source holds at one moment; never a difference.
+pub struct Snapshot {
+    pub revision: Box<str>,
+    pub files: Vec<File>,
+}
+
+/// One file of definitions, and its name: faults point there.
+pub struct File {
+    pub name: Box<str>,
+    pub text: Bytes,
+}
+
+/// Gives the newest definitions, and waits for newer ones.
+pub trait Source: Send + 'static {
+    /// Waits for a snapshot newer than the last one given, and gives it whole. Cancel safe.
+    fn next(&mut self) -> impl Future<Output = Result<Snapshot, SourceError>> + Send;
+}
+
+/// Why a source could not be read; the last good definitions stay.
+pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
