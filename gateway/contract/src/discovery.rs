@@ -11,6 +11,8 @@ use crate::Exchange;
 pub struct Node {
     /// As written: a name or an address, with a port.
     pub authority: Authority,
+    /// Where it is. A name with several addresses is several nodes.
+    pub address: std::net::SocketAddr,
     pub weight: u32,
     pub metadata: BTreeMap<Box<str>, Box<str>>,
 }

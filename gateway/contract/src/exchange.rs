@@ -2,13 +2,14 @@
 use std::{
     any::{Any, TypeId},
     net::{IpAddr, SocketAddr},
+    rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use http::{HeaderMap, StatusCode, request};
 
-use crate::{Body, Problem, body::BodyError, value::Value};
+use crate::{Body, Problem, body::BodyError, local::Local, value::Value};
 
 /// One request, from its head to the answer's last byte.
 pub struct Exchange {
@@ -37,6 +38,8 @@ pub struct Exchange {
     pub caller: Option<Arc<Caller>>,
     /// Ring to ring, by type; may hold guards.
     pub notes: Notes,
+    /// What belongs to the worker that this exchange runs on.
+    pub local: Rc<Local>,
 }
 
 /// What every exchange of a route shares.
@@ -124,6 +127,7 @@ impl Exchange {
             vars: self.vars.clone(),
             caller: self.caller.clone(),
             notes: Notes::default(),
+            local: self.local.clone(),
         }
     }
 

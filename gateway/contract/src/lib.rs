@@ -5,6 +5,7 @@
 pub mod body;
 pub mod discovery;
 pub mod exchange;
+pub mod local;
 pub mod meter;
 pub mod onion;
 pub mod problem;

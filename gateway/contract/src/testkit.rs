@@ -28,6 +28,7 @@ pub fn exchange(request: http::Request<Body>) -> Exchange {
         vars: Vec::new(),
         caller: None,
         notes: Default::default(),
+        local: Default::default(),
     }
 }
 
