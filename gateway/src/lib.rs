@@ -1,3 +1,6 @@
 //! The gateway.
 pub mod registry;
+pub mod render;
+pub mod runtime;
+pub mod source;
 pub mod strategy;

@@ -1,0 +1,2 @@
+//! Where definitions come from; one file a kind of source.
+pub mod dir;

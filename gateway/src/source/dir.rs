@@ -1,0 +1,307 @@
+//! Definitions in a folder of the file system, watched.
+use std::{
+    collections::HashMap,
+    fs,
+    hash::{BuildHasher, Hasher},
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use contract::source::{File, Snapshot, Source, SourceError};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until, timeout},
+};
+
+/// The largest file of definitions that is read.
+pub const LARGEST_FILE: u64 = 16 << 20;
+/// How deep folders are searched.
+const DEEPEST: usize = 32;
+/// A change is read once nothing has changed for this long: editors and deployments write in several steps.
+const QUIET: Duration = Duration::from_millis(40);
+/// … but no later than this after the first change.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often the folder is looked at even if nobody said anything: links to elsewhere, network file systems.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Whether a file holds definitions, by its name.
+pub fn is_definition(name: &str) -> bool {
+    [".yaml", ".yml", ".json", ".binpb"].iter().any(|it| name.ends_with(it))
+}
+
+/// What tells one state of a file from another without reading it.
+#[derive(Clone, PartialEq, Eq)]
+struct Print {
+    size: u64,
+    changed: Option<SystemTime>,
+    inode: u64,
+}
+
+/// A folder of definitions, searched recursively.
+pub struct Dir {
+    root: PathBuf,
+    known: HashMap<Box<str>, (Print, Bytes)>,
+    last: Option<u128>,
+    changes: mpsc::Receiver<()>,
+    /// `None` where the system would not watch: then it is only looked at.
+    watcher: Option<RecommendedWatcher>,
+    watched: Option<u64>,
+}
+
+impl Dir {
+    pub fn new(root: PathBuf) -> Self {
+        let (tell, changes) = mpsc::channel(1);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Reading a file is no change; everything else, errors included, is a reason to look.
+            if !matches!(event, Ok(notify::Event { kind: notify::EventKind::Access(_), .. })) {
+                let _ = tell.try_send(());
+            }
+        });
+        Self { root, known: HashMap::new(), last: None, changes, watcher: watcher.ok(), watched: None }
+    }
+
+    /// Watches the folder, and its parent in case the folder itself is replaced; again when it is another folder than before.
+    fn watch(&mut self) {
+        let now = fs::metadata(&self.root).ok().map(|it| inode(&it));
+        if now == self.watched {
+            return;
+        }
+        if let Some(watcher) = &mut self.watcher {
+            let _ = watcher.unwatch(&self.root);
+            let _ = watcher.watch(&self.root, RecursiveMode::Recursive);
+            if let Some(parent) = self.root.parent().filter(|it| !it.as_os_str().is_empty()) {
+                let _ = watcher.watch(parent, RecursiveMode::NonRecursive);
+            }
+        }
+        self.watched = now;
+    }
+
+    /// Reads what has changed since the last time; the rest is remembered.
+    fn read(&mut self) -> io::Result<Snapshot> {
+        let found = scan(&self.root)?;
+        let mut known = HashMap::with_capacity(found.len());
+        let mut files = Vec::with_capacity(found.len());
+        for (name, path, print) in found {
+            let text = match self.known.remove(&name) {
+                Some((old, text)) if old == print => text,
+                _ => match fs::read(&path) {
+                    Ok(it) => Bytes::from(it),
+                    // It went away between the two looks.
+                    Err(it) if it.kind() == io::ErrorKind::NotFound => continue,
+                    Err(it) => return Err(io::Error::new(it.kind(), format!("{}: {it}", path.display()))),
+                },
+            };
+            known.insert(name.clone(), (print, text.clone()));
+            files.push(File { name, text });
+        }
+        self.known = known;
+        let digest = digest(&files);
+        self.last = Some(digest);
+        Ok(Snapshot { revision: format!("{digest:032x}").into(), files })
+    }
+}
+
+impl Source for Dir {
+    async fn next(&mut self) -> Result<Snapshot, SourceError> {
+        loop {
+            let before = self.last;
+            if before.is_some() {
+                // Whichever comes first: a change, or the time to look anyway.
+                if timeout(LOOK_EVERY, self.changes.recv()).await.is_ok() {
+                    let latest = Instant::now() + PATIENCE;
+                    loop {
+                        tokio::select! {
+                            biased;
+                            Some(()) = self.changes.recv() => if Instant::now() >= latest { break },
+                            () = sleep_until((Instant::now() + QUIET).min(latest)) => break,
+                        }
+                    }
+                }
+            }
+            // Watched before it is read, so that nothing changes unseen in between.
+            self.watch();
+            let snapshot = match self.read() {
+                Ok(it) => it,
+                Err(fault) => {
+                    if before.is_none() {
+                        return Err(fault.into());
+                    }
+                    tokio::time::sleep(QUIET).await;
+                    self.read()?
+                }
+            };
+            if self.last != before {
+                return Ok(snapshot);
+            }
+        }
+    }
+}
+
+/// Reads a folder of definitions, or one file, once.
+pub fn read_once(path: &Path) -> io::Result<Vec<File>> {
+    let at = |fault: io::Error| io::Error::new(fault.kind(), format!("{}: {fault}", path.display()));
+    let meta = fs::metadata(path).map_err(at)?;
+    if meta.is_dir() {
+        return Dir { root: path.into(), known: HashMap::new(), last: None, changes: mpsc::channel(1).1, watcher: None, watched: None }
+            .read()
+            .map(|it| it.files);
+    }
+    let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(vec![File { name: name.into(), text: Bytes::from(fs::read(path).map_err(at)?) }])
+}
+
+/// Every definition file below `root`, by its name relative to it, in order of names.
+///
+/// Hidden files and folders are passed over: editors' backups, and the folders that Kubernetes swaps behind its links.
+fn scan(root: &Path) -> io::Result<Vec<(Box<str>, PathBuf, Print)>> {
+    let mut found: Vec<(Box<str>, PathBuf, Print)> = Vec::new();
+    let mut folders = vec![(root.to_path_buf(), String::new(), 0)];
+    let mut seen = std::collections::HashSet::new();
+    while let Some((folder, prefix, depth)) = folders.pop() {
+        // A link back up would go round for ever.
+        let meta = fs::metadata(&folder).map_err(|it| io::Error::new(it.kind(), format!("{}: {it}", folder.display())))?;
+        if depth > DEEPEST || !seen.insert((device(&meta), inode(&meta))) {
+            continue;
+        }
+        for entry in fs::read_dir(&folder).map_err(|it| io::Error::new(it.kind(), format!("{}: {it}", folder.display())))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with('.') || name.ends_with('~') {
+                continue;
+            }
+            // Links are followed; one that leads nowhere is not there.
+            let path = entry.path();
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            if meta.is_dir() {
+                folders.push((path, format!("{prefix}{name}/"), depth + 1));
+            } else if is_definition(&name) {
+                if meta.len() > LARGEST_FILE {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        format!("{}: {} bytes; a file of definitions has at most 16 MiB: split it", path.display(), meta.len()),
+                    ));
+                }
+                let print = Print { size: meta.len(), changed: meta.modified().ok(), inode: inode(&meta) };
+                found.push((format!("{prefix}{name}").into(), path, print));
+            }
+        }
+    }
+    found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    Ok(found)
+}
+
+/// Tells snapshots apart, and is the same everywhere for the same files; resists nobody.
+fn digest(files: &[File]) -> u128 {
+    let one = |seed| {
+        let mut it = foldhash::fast::FixedState::with_seed(seed).build_hasher();
+        for file in files {
+            it.write_usize(file.name.len());
+            it.write(file.name.as_bytes());
+            it.write_usize(file.text.len());
+            it.write(&file.text);
+        }
+        it.finish()
+    };
+    (u128::from(one(2)) << 64) | u128::from(one(1))
+}
+
+fn inode(meta: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(meta)
+}
+
+fn device(meta: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::dev(meta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let it = std::env::temp_dir().join(format!("allium-dir-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&it);
+            fs::create_dir_all(&it).unwrap();
+            Self(it)
+        }
+        fn write(&self, name: &str, text: &str) {
+            fs::create_dir_all(self.0.join(name).parent().unwrap()).unwrap();
+            fs::write(self.0.join(name), text).unwrap();
+        }
+    }
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+    fn told(snapshot: &Snapshot) -> String {
+        snapshot.files.iter().map(|it| format!("{}={} ", it.name, String::from_utf8_lossy(&it.text))).collect::<String>().trim().into()
+    }
+    async fn next(dir: &mut Dir) -> String {
+        told(&timeout(Duration::from_secs(10), dir.next()).await.expect("a change is seen").unwrap())
+    }
+
+    #[tokio::test]
+    async fn every_way_to_change_a_folder_is_seen() {
+        let folder = Folder::new("changes");
+        folder.write("b.yaml", "1");
+        folder.write("deep/a.json", "2");
+        folder.write(".hidden.yaml", "x");
+        folder.write("notes.txt", "x");
+        let mut dir = Dir::new(folder.0.clone());
+        assert_eq!(next(&mut dir).await, "b.yaml=1 deep/a.json=2");
+        // Written in place.
+        folder.write("b.yaml", "3");
+        assert_eq!(next(&mut dir).await, "b.yaml=3 deep/a.json=2");
+        // Written beside it and renamed over it, as editors do.
+        folder.write(".b.yaml.swp", "4");
+        fs::rename(folder.0.join(".b.yaml.swp"), folder.0.join("b.yaml")).unwrap();
+        assert_eq!(next(&mut dir).await, "b.yaml=4 deep/a.json=2");
+        // Removed; and a new folder with a file in it.
+        fs::remove_file(folder.0.join("deep/a.json")).unwrap();
+        folder.write("new/c.yaml", "5");
+        assert_eq!(next(&mut dir).await, "b.yaml=4 new/c.yaml=5");
+        folder.write("new/c.yaml", "6");
+        assert_eq!(next(&mut dir).await, "b.yaml=4 new/c.yaml=6");
+    }
+
+    #[tokio::test]
+    async fn the_links_that_kubernetes_swaps_are_followed() {
+        let folder = Folder::new("kubernetes");
+        folder.write("..one/a.yaml", "1");
+        folder.write("..two/a.yaml", "2");
+        std::os::unix::fs::symlink("..one", folder.0.join("..data")).unwrap();
+        std::os::unix::fs::symlink("..data/a.yaml", folder.0.join("a.yaml")).unwrap();
+        let mut dir = Dir::new(folder.0.clone());
+        assert_eq!(next(&mut dir).await, "a.yaml=1");
+        std::os::unix::fs::symlink("..two", folder.0.join("..data_tmp")).unwrap();
+        fs::rename(folder.0.join("..data_tmp"), folder.0.join("..data")).unwrap();
+        assert_eq!(next(&mut dir).await, "a.yaml=2");
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_replaced_whole_is_seen() {
+        let folder = Folder::new("replaced");
+        folder.write("routes/a.yaml", "1");
+        let mut dir = Dir::new(folder.0.join("routes"));
+        assert_eq!(next(&mut dir).await, "a.yaml=1");
+        folder.write("routes.new/a.yaml", "2");
+        fs::rename(folder.0.join("routes"), folder.0.join("routes.old")).unwrap();
+        fs::rename(folder.0.join("routes.new"), folder.0.join("routes")).unwrap();
+        assert_eq!(next(&mut dir).await, "a.yaml=2");
+        folder.write("routes/a.yaml", "3");
+        assert_eq!(next(&mut dir).await, "a.yaml=3");
+    }
+
+    #[test]
+    fn a_link_in_a_circle_ends() {
+        let folder = Folder::new("circle");
+        folder.write("a.yaml", "1");
+        std::os::unix::fs::symlink(".", folder.0.join("again")).unwrap();
+        assert_eq!(read_once(&folder.0).unwrap().len(), 1);
+    }
+}
