@@ -1,0 +1,1 @@
+//! Documents go in and come out.
