@@ -19,6 +19,7 @@ mod render;
 mod resolve;
 mod scope;
 mod syntax;
+mod template;
 
 mod token;
 mod value;
@@ -29,6 +30,7 @@ pub use names::{Names, Place, Reads, Root, is_reserved};
 pub use number::Number;
 pub use scope::{MapScope, Scope};
 
+pub use template::{Context, JsonTemplate, JsonTemplateFault, RenderError, Template, has_dot_segment, redirect_host};
 pub use value::{Json, Value};
 
 use node::{Node, Op};
