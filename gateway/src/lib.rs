@@ -2,5 +2,6 @@
 pub mod registry;
 pub mod render;
 pub mod runtime;
+pub mod serve;
 pub mod source;
 pub mod strategy;

@@ -9,7 +9,10 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use crate::problem::{CallError, Kind, Problem};
+use crate::{
+    json::{JsonError, JsonOptions, JsonView},
+    problem::{CallError, Kind, Problem},
+};
 
 /// A body on its way. It stays on the thread of its request, so it need not be `Send`.
 pub type BoxBody = Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError>>>;
@@ -22,6 +25,8 @@ pub enum Body {
     #[default]
     Empty,
     Full(Bytes),
+    /// Received bytes with an index over them; unedited, they go out as they came.
+    Json(JsonView),
     Stream(BoxBody),
 }
 
@@ -93,6 +98,7 @@ impl Body {
         match self {
             Body::Empty => Some(Body::Empty),
             Body::Full(it) => Some(Body::Full(it.clone())),
+            Body::Json(it) => Some(Body::Json(it.clone())),
             Body::Stream(_) => None,
         }
     }
@@ -113,7 +119,33 @@ impl Body {
         match self {
             Body::Full(it) if it.len() > limit => Err(BodyError::TooLarge { limit }),
             Body::Full(it) => Ok(it),
+            Body::Json(it) => Ok(it.bytes()),
             _ => Ok(&NOTHING),
+        }
+    }
+
+    /// Reads the whole body and indexes it, in place; a second reader finds it indexed.
+    ///
+    /// The inner error is a document's; the body is then whole, as bytes.
+    pub async fn json(&mut self, limit: usize) -> Result<Result<&JsonView, JsonError>, BodyError> {
+        if !matches!(self, Body::Json(_)) {
+            let bytes = self.bytes(limit).await?.clone();
+            match JsonView::parse_with(bytes, &JsonOptions::default()) {
+                Ok(it) => *self = Body::Json(it),
+                Err(fault) => return Ok(Err(fault)),
+            }
+        }
+        match self {
+            Body::Json(it) => Ok(Ok(it)),
+            _ => unreachable!("set to Json just above"),
+        }
+    }
+
+    /// The document, where somebody has read the body as one.
+    pub fn as_json(&self) -> Option<&JsonView> {
+        match self {
+            Body::Json(it) => Some(it),
+            _ => None,
         }
     }
 }
@@ -164,6 +196,7 @@ impl fmt::Debug for Body {
         match self {
             Body::Empty => f.write_str("Empty"),
             Body::Full(it) => write!(f, "Full({} bytes)", it.len()),
+            Body::Json(it) => write!(f, "Json({} bytes)", it.bytes().len()),
             Body::Stream(_) => f.write_str("Stream"),
         }
     }
@@ -181,6 +214,11 @@ impl HttpBody for Body {
                 *self = Body::Empty;
                 Poll::Ready(Some(Ok(Frame::data(whole))))
             }
+            Body::Json(it) => {
+                let whole = it.to_bytes();
+                *self = Body::Empty;
+                Poll::Ready(Some(Ok(Frame::data(whole))))
+            }
             Body::Stream(it) => it.as_mut().poll_frame(cx),
         }
     }
@@ -189,6 +227,7 @@ impl HttpBody for Body {
         match self {
             Body::Empty => true,
             Body::Full(it) => it.is_empty(),
+            Body::Json(_) => false,
             Body::Stream(it) => it.is_end_stream(),
         }
     }
@@ -197,6 +236,7 @@ impl HttpBody for Body {
         match self {
             Body::Empty => SizeHint::with_exact(0),
             Body::Full(it) => SizeHint::with_exact(it.len() as u64),
+            Body::Json(it) => SizeHint::with_exact(it.bytes().len() as u64),
             Body::Stream(it) => it.size_hint(),
         }
     }

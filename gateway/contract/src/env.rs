@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::{
     Outcome,
     catalog::Fault,
-    expression::{Expression, Place, Template},
+    expression::{Context, Expression, JsonTemplate, Template},
     meter::Meter,
     onion::{LocalFuture, RingKind},
     store::Store,
@@ -60,12 +60,17 @@ pub struct StateKey {
 
 impl Env<'_> {
     /// A `${…}` template at `pointer` of this ring's configuration.
-    pub fn template(&self, pointer: &str, text: &str, context: crate::expression::Context) -> Result<Template, Fault> {
+    pub fn template(&self, pointer: &str, text: &str, context: Context) -> Result<Template, Vec<Fault>> {
         self.expressions.template(pointer, text, context, &self.reads_body)
     }
 
+    /// JSON at `pointer` of this ring's configuration, with `${…}` in its strings.
+    pub fn json(&self, pointer: &str, value: &serde_json::Value) -> Result<JsonTemplate, Vec<Fault>> {
+        self.expressions.json(pointer, value, &self.reads_body)
+    }
+
     /// A bare condition at `pointer` of this ring's configuration.
-    pub fn condition(&self, pointer: &str, text: &str) -> Result<Expression, Fault> {
+    pub fn condition(&self, pointer: &str, text: &str) -> Result<Expression, Vec<Fault>> {
         self.expressions.condition(pointer, text, &self.reads_body)
     }
 
@@ -91,10 +96,10 @@ impl Env<'_> {
 
 /// Compiles expressions for one place of one definition.
 pub trait Expressions {
-    fn template(&self, pointer: &str, text: &str, context: crate::expression::Context, reads_body: &Cell<bool>) -> Result<Template, Fault>;
-    fn condition(&self, pointer: &str, text: &str, reads_body: &Cell<bool>) -> Result<Expression, Fault>;
-    /// What this place sees.
-    fn place(&self) -> Place;
+    fn template(&self, pointer: &str, text: &str, context: Context, reads_body: &Cell<bool>) -> Result<Template, Vec<Fault>>;
+    fn condition(&self, pointer: &str, text: &str, reads_body: &Cell<bool>) -> Result<Expression, Vec<Fault>>;
+    /// JSON with `${…}` in its strings.
+    fn json(&self, pointer: &str, value: &serde_json::Value, reads_body: &Cell<bool>) -> Result<JsonTemplate, Vec<Fault>>;
 }
 
 /// Keeps state by name across reloads.

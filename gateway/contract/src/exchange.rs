@@ -57,6 +57,27 @@ pub struct RouteInfo {
     pub params: Vec<Box<str>>,
     /// The most a buffered request body may hold, in bytes.
     pub body_limit: usize,
+    /// `node.id` and `node.zone`.
+    pub node: Arc<NodeInfo>,
+    /// What `secret('NAME')` of this route's expressions gives.
+    pub secrets: Secrets,
+}
+
+/// This gateway, among several.
+#[derive(Debug, Default)]
+pub struct NodeInfo {
+    pub id: Box<str>,
+    pub zone: Box<str>,
+}
+
+/// Secret texts by name; never shown.
+#[derive(Default)]
+pub struct Secrets(pub Vec<(Box<str>, Box<str>)>);
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// Who sent the request.
@@ -71,6 +92,8 @@ pub struct Peer {
     pub scheme: Scheme,
     /// Whether `addr` is one of `trusted_proxies`.
     pub trusted: bool,
+    /// The host that the client asked a trusted proxy for.
+    pub forwarded_host: Option<http::HeaderValue>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,9 +181,10 @@ impl Exchange {
 
     /// The host that the client asked for, as received; empty where it named none.
     pub fn host(&self) -> &str {
-        match self.head.uri.authority() {
-            Some(it) => it.as_str(),
-            None => self.head.headers.get(http::header::HOST).and_then(|it| it.to_str().ok()).unwrap_or(""),
+        match (&self.peer.forwarded_host, self.head.uri.authority()) {
+            (Some(it), _) => it.to_str().unwrap_or(""),
+            (None, Some(it)) => it.as_str(),
+            (None, None) => self.head.headers.get(http::header::HOST).and_then(|it| it.to_str().ok()).unwrap_or(""),
         }
     }
 

@@ -5,10 +5,13 @@
 pub mod body;
 pub mod discovery;
 pub mod exchange;
+pub mod expression;
+pub mod json;
 pub mod local;
 pub mod meter;
 pub mod onion;
 pub mod problem;
+pub mod scope;
 pub mod source;
 pub mod store;
 pub mod testkit;

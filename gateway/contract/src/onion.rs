@@ -181,7 +181,7 @@ async fn walk(next: Next, ex: &mut Exchange) -> Outcome {
 /// A ring that waits, and everything inside it.
 async fn wait(ring: &Ring, chain: &Arc<Chain>, at: usize, ex: &mut Exchange) -> Outcome {
     if ring.reads_body {
-        ex.read_body().await?;
+        ex.open_body().await?;
     }
     let inside = Next { chain: chain.clone(), at: at + 1 };
     match &ring.kind {

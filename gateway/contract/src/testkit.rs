@@ -40,5 +40,6 @@ pub fn peer(ip: IpAddr) -> Peer {
         client_ip: ip,
         scheme: Scheme::Http,
         trusted: false,
+        forwarded_host: None,
     }
 }

@@ -1,8 +1,8 @@
 //! A value that outlives the request's bytes: parameters, variables, who is calling.
-use bytes::Bytes;
+use crate::{expression, json::JsonValue};
 
 /// Like a JSON value; a number keeps its text, so that no digit is lost.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub enum Value {
     #[default]
     Null,
@@ -12,8 +12,8 @@ pub enum Value {
     Text(Box<str>),
     List(Vec<Value>),
     Map(Vec<(Box<str>, Value)>),
-    /// JSON text, kept byte for byte.
-    Raw(Bytes),
+    /// A part of a JSON document, kept byte for byte.
+    Json(JsonValue),
 }
 
 impl Value {
@@ -48,7 +48,47 @@ impl Value {
             Self::Text(it) => serde_json::Value::String(it.to_string()),
             Self::List(it) => it.iter().map(Value::to_json).collect(),
             Self::Map(it) => serde_json::Value::Object(it.iter().map(|(key, it)| (key.to_string(), it.to_json())).collect()),
-            Self::Raw(it) => serde_json::from_slice(it).unwrap_or(serde_json::Value::Null),
+            Self::Json(it) => serde_json::from_slice(&it.as_ref().raw_bytes()).unwrap_or(serde_json::Value::Null),
+        }
+    }
+}
+
+impl Value {
+    /// As expressions see it; text is borrowed.
+    pub fn view(&self) -> expression::Value<'_> {
+        match self {
+            Self::Null => expression::Value::Null,
+            Self::Bool(it) => (*it).into(),
+            Self::Number(it) => number(it),
+            Self::Text(it) => it.as_ref().into(),
+            Self::List(it) => expression::Value::list(it.iter().map(Value::view).collect()),
+            Self::Map(it) => expression::Value::map(it.iter().map(|(key, it)| (key.as_ref(), it.view()))),
+            Self::Json(it) => it.clone().into(),
+        }
+    }
+}
+
+/// A number that 64 bits hold as it is; a longer one as JSON, so that its digits go out again.
+fn number(text: &str) -> expression::Value<'_> {
+    if let Ok(it) = text.parse::<i64>() {
+        return it.into();
+    }
+    match crate::json::JsonView::parse(bytes::Bytes::copy_from_slice(text.as_bytes())) {
+        Ok(it) => it.into(),
+        Err(_) => expression::Value::Null,
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Number(a), Self::Number(b)) | (Self::Text(a), Self::Text(b)) => a == b,
+            (Self::List(a), Self::List(b)) => a == b,
+            (Self::Map(a), Self::Map(b)) => a == b,
+            (Self::Json(a), Self::Json(b)) => a.as_ref().raw_bytes() == b.as_ref().raw_bytes(),
+            _ => false,
         }
     }
 }

@@ -1,0 +1,3 @@
+//! One request, top to bottom.
+pub mod arrive;
+pub mod ids;
