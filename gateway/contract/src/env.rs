@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::{
     Outcome,
     catalog::Fault,
-    expression::{Context, Expression, JsonTemplate, Template},
+    expression::{CompileError, Context, Expression, JsonTemplate, Names, Reads, Template},
     meter::Meter,
     onion::{LocalFuture, RingKind},
     store::Store,
@@ -38,10 +38,10 @@ pub struct Env<'a> {
     pub rings: Option<&'a dyn Rings>,
     /// Whether an upstream of this name is defined.
     pub knows_upstream: &'a dyn Fn(&str) -> bool,
-    /// Compiles the expressions of this ring, and remembers what they read.
-    pub expressions: &'a dyn Expressions,
-    /// Set by the ring, or by its expressions: the body is read before it runs.
-    pub reads_body: Cell<bool>,
+    /// What this ring's expressions may see.
+    pub names: Names<'a>,
+    /// What they do see. A ring whose expressions read the body has it read before it runs.
+    pub reads: Cell<Reads>,
     /// Doubtful, but not refused unless `--strict`.
     pub warnings: RefCell<Vec<Fault>>,
 }
@@ -61,17 +61,24 @@ pub struct StateKey {
 impl Env<'_> {
     /// A `${…}` template at `pointer` of this ring's configuration.
     pub fn template(&self, pointer: &str, text: &str, context: Context) -> Result<Template, Vec<Fault>> {
-        self.expressions.template(pointer, text, context, &self.reads_body)
+        let it = Template::compile(text, &self.names, context).map_err(|it| placed(pointer, it))?;
+        self.reads.set(self.reads.get().and(it.reads()));
+        Ok(it)
     }
 
     /// JSON at `pointer` of this ring's configuration, with `${…}` in its strings.
     pub fn json(&self, pointer: &str, value: &serde_json::Value) -> Result<JsonTemplate, Vec<Fault>> {
-        self.expressions.json(pointer, value, &self.reads_body)
+        let it = JsonTemplate::of(value, &self.names)
+            .map_err(|it| it.into_iter().flat_map(|it| placed(&format!("{pointer}{}", it.pointer), vec![it.error])).collect::<Vec<_>>())?;
+        self.reads.set(self.reads.get().and(it.reads()));
+        Ok(it)
     }
 
     /// A bare condition at `pointer` of this ring's configuration.
     pub fn condition(&self, pointer: &str, text: &str) -> Result<Expression, Vec<Fault>> {
-        self.expressions.condition(pointer, text, &self.reads_body)
+        let it = Expression::condition(text, &self.names).map_err(|it| placed(pointer, it))?;
+        self.reads.set(self.reads.get().and(it.reads()));
+        Ok(it)
     }
 
     /// The state that this ring shares with its former self; made by `new` where there is none.
@@ -94,12 +101,11 @@ impl Env<'_> {
     }
 }
 
-/// Compiles expressions for one place of one definition.
-pub trait Expressions {
-    fn template(&self, pointer: &str, text: &str, context: Context, reads_body: &Cell<bool>) -> Result<Template, Vec<Fault>>;
-    fn condition(&self, pointer: &str, text: &str, reads_body: &Cell<bool>) -> Result<Expression, Vec<Fault>>;
-    /// JSON with `${…}` in its strings.
-    fn json(&self, pointer: &str, value: &serde_json::Value, reads_body: &Cell<bool>) -> Result<JsonTemplate, Vec<Fault>>;
+fn placed(pointer: &str, faults: Vec<CompileError>) -> Vec<Fault> {
+    faults
+        .into_iter()
+        .map(|it| Fault { pointer: pointer.into(), within: Some((it.offset, it.len)), message: it.message, help: it.help })
+        .collect()
 }
 
 /// Keeps state by name across reloads.

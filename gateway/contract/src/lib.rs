@@ -3,7 +3,9 @@
 //! Invariant: imports nothing of ours.
 //! Deliberately absent: anything that knows a wire protocol, a file or a thread.
 pub mod body;
+pub mod catalog;
 pub mod discovery;
+pub mod env;
 pub mod exchange;
 pub mod expression;
 pub mod json;

@@ -1,13 +1,22 @@
 //! What a plugin's own tests need: a route of one ring and a made-up upstream.
 use std::{
+    any::Any,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use http::HeaderValue;
 
-use crate::{Body, Exchange, Peer, RouteInfo, Scheme};
+use crate::{
+    Body, Exchange, Outcome, Peer, RouteInfo, Scheme,
+    catalog::{Entry, Fault},
+    env::{Env, Spawn, StateKey, States, SystemClock},
+    expression::{Names, Place},
+    meter::Nowhere,
+    onion::{Chain, Ring, RingKind, Target},
+};
 
 /// An exchange on a route that asks for nothing.
 pub fn exchange(request: http::Request<Body>) -> Exchange {
@@ -42,4 +51,99 @@ pub fn peer(ip: IpAddr) -> Peer {
         trusted: false,
         forwarded_host: None,
     }
+}
+
+/// One ring around a made-up upstream that answers 200.
+pub struct Bench {
+    chain: Arc<Chain>,
+    target: Arc<Answer>,
+    ip: IpAddr,
+}
+
+type Make = dyn Fn(&mut Exchange) -> Outcome + Send + Sync;
+
+struct Answer(Box<Make>);
+
+impl Target for Answer {
+    async fn call(&self, ex: &mut Exchange) -> Outcome {
+        (self.0)(ex)
+    }
+}
+
+impl Bench {
+    /// The ring of `entry` with a good `config`.
+    pub fn of(entry: &Entry, config: serde_json::Value) -> Self {
+        Self::around(entry, config, |_| Ok(http::Response::new(Body::Empty)))
+    }
+
+    /// The ring of `entry` with a good `config`, around this upstream.
+    pub fn around(entry: &Entry, config: serde_json::Value, upstream: impl Fn(&mut Exchange) -> Outcome + Send + Sync + 'static) -> Self {
+        let (kind, reads_body) = build(entry, config).unwrap_or_else(|it| panic!("the config is good: {it:?}"));
+        let target = Arc::new(Answer(Box::new(upstream)));
+        let ring = Ring { name: entry.name.into(), when: None, reads_body, kind };
+        Self { chain: Chain::new(vec![ring], target.clone()), target, ip: Ipv4Addr::LOCALHOST.into() }
+    }
+
+    /// What is wrong with a `config` that the schema lets pass.
+    pub fn faults(entry: &Entry, config: serde_json::Value) -> Vec<Fault> {
+        build(entry, config).err().unwrap_or_default()
+    }
+
+    /// The same ring, asked by a client at `ip`.
+    pub fn from(&self, ip: IpAddr) -> Self {
+        Self { chain: self.chain.clone(), target: self.target.clone(), ip }
+    }
+
+    /// One exchange; a preflight is marked as the router would. A problem becomes an answer without a body.
+    pub async fn send(&self, request: http::Request<Body>) -> http::Response<Body> {
+        let mut ex = exchange(request);
+        ex.peer = peer(self.ip);
+        ex.preflight = ex.head.method == http::Method::OPTIONS && ex.head.headers.contains_key(http::header::ACCESS_CONTROL_REQUEST_METHOD);
+        match self.chain.run(&mut ex, &*self.target).await {
+            Ok(it) => it,
+            Err(problem) => {
+                let mut it = http::Response::new(Body::Empty);
+                *it.status_mut() = problem.status();
+                *it.headers_mut() = problem.headers.clone();
+                it
+            }
+        }
+    }
+}
+
+fn build(entry: &Entry, config: serde_json::Value) -> Result<(RingKind, bool), Vec<Fault>> {
+    struct NoStates;
+    impl States for NoStates {
+        fn get(&self, _: &StateKey, make: &mut dyn FnMut() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
+            make()
+        }
+    }
+    struct Local;
+    impl Spawn for Local {
+        fn local(&self, work: Pin<Box<dyn Future<Output = ()>>>) {
+            tokio::task::spawn_local(work);
+        }
+        fn background(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+            tokio::spawn(work);
+        }
+    }
+    let env = Env {
+        scope: StateKey { owner: "Api/test@v1".into(), plugin: entry.name.into(), name: "1".into(), config: 0 },
+        authenticated: true,
+        meter: &Nowhere,
+        clock: Arc::new(SystemClock),
+        spawn: Arc::new(Local),
+        states: &NoStates,
+        caller: None,
+        store: None,
+        caches: None,
+        scripts: None,
+        rings: None,
+        knows_upstream: &|_| true,
+        names: Names::new(Place::Plugin),
+        reads: Default::default(),
+        warnings: Default::default(),
+    };
+    let kind = (entry.build)(config, &env)?;
+    Ok((kind, env.reads.get().body()))
 }
