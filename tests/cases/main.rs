@@ -1,2 +1,2 @@
-//! Cases.
-fn main(){}
+//! The gateway from outside: a case for each sentence of the manual.
+mod harness;

@@ -1,1 +1,9 @@
 //! The house from outside: a gateway in the same process, a client that sees every byte, backends named by what they do.
+pub mod backend;
+pub mod behaviour;
+pub mod client;
+pub mod folder;
+pub mod generate;
+pub mod message;
+pub mod websocket;
+pub mod wire;

@@ -63,7 +63,11 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter_map(|(_, it)| it.strip_prefix('#').map(|it| it.trim_start_matches('#').trim()));
     let letters = |it: &str| -> String {
-        it.to_lowercase().chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it)).map(|it| if it == ' ' { '-' } else { it }).collect()
+        it.to_lowercase()
+            .chars()
+            .filter(|it| it.is_alphanumeric() || " -_".contains(*it))
+            .map(|it| if it == ' ' { '-' } else { it })
+            .collect()
     };
     headings.map(letters).collect()
 }

@@ -160,7 +160,10 @@ mod tests {
 
     #[test]
     fn a_circle_is_found() {
-        check(&[("route/a.rs", "use super::b::X;"), ("route/b.rs", "use super::c::X;"), ("route/c.rs", "use crate::route::a::Y;")], &["a circle"]);
+        check(
+            &[("route/a.rs", "use super::b::X;"), ("route/b.rs", "use super::c::X;"), ("route/c.rs", "use crate::route::a::Y;")],
+            &["a circle"],
+        );
     }
 
     #[test]

@@ -23,7 +23,9 @@ fn strangers(files: &[File]) -> Vec<String> {
         let module: Vec<String> = inner.split('/').map(String::from).collect();
         let foreign = |it: &Vec<String>| it.first().is_some_and(|first| *first != module[0]);
         let named = source::named(&file.text, &module);
-        faults.extend(named.iter().filter(|it| foreign(it)).map(|it| format!("{}: plugins do not import each other: {}", file.path, it.join("::"))));
+        faults.extend(
+            named.iter().filter(|it| foreign(it)).map(|it| format!("{}: plugins do not import each other: {}", file.path, it.join("::"))),
+        );
     }
     faults
 }
@@ -31,7 +33,8 @@ fn strangers(files: &[File]) -> Vec<String> {
 fn shown(files: &[File]) -> Vec<String> {
     let find = |path: &str| files.iter().find(|it| it.path == path).map(|it| it.text.as_str()).unwrap_or_default();
     let changelog = find("CHANGELOG.md");
-    let examples: Vec<&str> = files.iter().filter(|it| it.under("routes") && (it.is("yaml") || it.is("yml"))).map(|it| it.text.as_str()).collect();
+    let examples: Vec<&str> =
+        files.iter().filter(|it| it.under("routes") && (it.is("yaml") || it.is("yml"))).map(|it| it.text.as_str()).collect();
     let mut faults = Vec::new();
     for module in modules(find("plugins/src/lib.rs")) {
         let Some(name) = name(find(&format!("plugins/src/{module}.rs"))) else { continue };
@@ -71,7 +74,8 @@ mod tests {
     fn an_import_of_a_neighbour_is_found() {
         assert_eq!(strangers(&[file("plugins/src/cors.rs", "use crate::headers::Config;")]).len(), 1);
         assert_eq!(strangers(&[file("plugins/src/cors.rs", "use super::headers::Config;")]).len(), 1);
-        let own = [file("plugins/src/cors.rs", "use crate::cors::x; mod t { use super::*; }"), file("plugins/src/cors/x.rs", "use super::y::Z;")];
+        let own =
+            [file("plugins/src/cors.rs", "use crate::cors::x; mod t { use super::*; }"), file("plugins/src/cors/x.rs", "use super::y::Z;")];
         assert_eq!(strangers(&own), Vec::<String>::new());
     }
 

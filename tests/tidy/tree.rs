@@ -47,7 +47,8 @@ pub fn files() -> &'static [File] {
 }
 
 fn listed_by_git(root: &Path) -> Option<Vec<String>> {
-    let out = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).output().ok()?;
+    let out =
+        Command::new("git").arg("-C").arg(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).output().ok()?;
     let text = String::from_utf8(out.stdout).ok()?;
     (out.status.success() && !text.is_empty()).then(|| text.split_terminator('\0').map(String::from).collect())
 }
