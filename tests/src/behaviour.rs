@@ -14,6 +14,8 @@ use crate::{
 pub enum Behaviour {
     /// Answers with JSON of exactly what it received.
     Echo,
+    /// Answers with what the request asked for, and nothing that differs from one request to the next.
+    Summary,
     /// Echoes after a while.
     Slow(Duration),
     /// Reads the request and never answers.
@@ -81,6 +83,7 @@ pub async fn converse(line: &mut Line<TcpStream>, behaviour: &Behaviour, record:
         record.received(received.clone());
         match behaviour {
             Behaviour::Echo => echo(line, &received).await?,
+            Behaviour::Summary => summary(line, &received).await?,
             Behaviour::Slow(time) => {
                 tokio::select! {
                     () = sleep(*time) => echo(line, &received).await?,
@@ -148,6 +151,17 @@ async fn read(line: &mut Line<TcpStream>, connection: usize, body: bool) -> io::
 async fn echo(line: &mut Line<TcpStream>, received: &Received) -> io::Result<()> {
     let body = received.to_json().to_string();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    line.send(if received.head.method() == "HEAD" { head } else { head + &body }).await
+}
+
+async fn summary(line: &mut Line<TcpStream>, received: &Received) -> io::Result<()> {
+    let asked = format!("{} {}", received.head.method(), received.head.target());
+    let body = String::from_utf8_lossy(&received.content.bytes);
+    let body =
+        if body.is_empty() { serde_json::json!({"backend_got": asked}) } else { serde_json::json!({"backend_got": asked, "body": body}) };
+    let body = format!("{body}\n");
+    let head =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nserver: demo-backend\r\ncontent-length: {}\r\n\r\n", body.len());
     line.send(if received.head.method() == "HEAD" { head } else { head + &body }).await
 }
 

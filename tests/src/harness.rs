@@ -77,6 +77,11 @@ impl Gateway {
         Self::with(definitions).start().await
     }
 
+    /// With everything that lies in a folder, as another gateway has left it.
+    pub async fn again(folder: Folder) -> Self {
+        Setup { folder, settings: String::new() }.start().await
+    }
+
     /// One request on a connection of its own: `ask("POST /x", &["a: b"], "body")`.
     pub async fn ask(&self, start: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Answer {
         wire::ask(self.address, start, headers, body).await

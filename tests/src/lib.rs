@@ -2,6 +2,7 @@
 pub mod backend;
 pub mod behaviour;
 pub mod client;
+pub mod demo;
 pub mod folder;
 pub mod generate;
 pub mod message;
