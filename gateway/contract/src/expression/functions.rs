@@ -82,6 +82,11 @@ const ALIASES: [(&str, &str); 12] = [
     ("float", "double"),
 ];
 
+/// True for what opens a scope of its own, and so cannot be looked into when it is called wrongly.
+pub(super) fn is_macro(name: &str) -> bool {
+    MACROS.contains(&name)
+}
+
 pub(super) fn exists(name: &str) -> bool {
     FUNCTIONS.iter().any(|function| function.0 == name)
 }
@@ -90,14 +95,14 @@ pub(super) fn exists(name: &str) -> bool {
 pub(super) fn find(name: &str, method: bool, values: usize) -> Result<Function, CompileError> {
     let fault = |message: String| CompileError::new(0, 0, message);
     let Some((_, function, as_method, as_global, fewest, most)) = FUNCTIONS.iter().find(|known| known.0 == name) else {
-        let known = FUNCTIONS.iter().map(|function| function.0).chain(MACROS);
-        let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map(|(_, meant)| *meant);
+        let known = FUNCTIONS.iter().map(|function| function.0).chain(MACROS).chain(ALIASES.map(|(alias, _)| alias));
+        let near = closest(name, known).map(|near| ALIASES.iter().find(|(alias, _)| *alias == near).map_or(near, |(_, meant)| meant));
         let error = fault(if MACROS.contains(&name) {
             format!("{name}() is called on a list or map, as in list.{name}(x, …)")
         } else {
             format!("there is no function '{name}'")
         });
-        return Err(match alias.or_else(|| closest(name, known)) {
+        return Err(match near {
             Some(near) if near != name => error.help(format!("did you mean '{near}'?")),
             _ => error,
         });

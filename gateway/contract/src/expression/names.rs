@@ -110,6 +110,7 @@ impl Root {
 
 impl Reads {
     const SECRET: u32 = 1 << 31;
+    const WHOLE_RESPONSE: u32 = 1 << 30;
 
     /// True if `root` is read; of tasks, any.
     pub fn reads(self, root: Root) -> bool {
@@ -123,7 +124,7 @@ impl Reads {
 
     /// True if the backend's body is read, which buffers it.
     pub fn response_body(self) -> bool {
-        self.reads(Root::ResponseBody) || self.reads(Root::Response)
+        self.reads(Root::ResponseBody) || self.0 & Self::WHOLE_RESPONSE != 0
     }
 
     /// True if something is read that only an authenticating ring sets.
@@ -148,6 +149,11 @@ impl Reads {
 
     pub(super) fn add(&mut self, root: Root) {
         self.0 |= root.bit();
+    }
+
+    /// `response` itself, body and all, not one of its fields.
+    pub(super) fn add_whole_response(&mut self) {
+        self.0 |= Self::WHOLE_RESPONSE;
     }
 
     pub(super) fn add_secret(&mut self) {

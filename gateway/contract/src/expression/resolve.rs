@@ -64,6 +64,7 @@ pub(super) fn resolve(ast: &Ast<'_>, names: &Names<'_>, condition: bool) -> Resu
         resolver.faults.push(fault.help("compare it, as in x == 'a' or x != null"));
     }
     if !resolver.faults.is_empty() {
+        resolver.faults.sort_by_key(|fault| fault.offset);
         return Err(resolver.faults);
     }
     Ok(Resolved { node, reads: resolver.reads, tasks: resolver.tasks, secrets: resolver.secrets })
@@ -137,7 +138,12 @@ impl<'s> Resolver<'s, '_> {
             return (Op::Local(slot), Shape::Any);
         }
         match self.names.find(name, ast.start, ast.end) {
-            Ok(Found::Root(root)) => self.root(root),
+            Ok(Found::Root(root)) => {
+                if root == Root::Response {
+                    self.reads.add_whole_response();
+                }
+                self.root(root)
+            }
             Ok(Found::Tasks) => {
                 self.fault(CompileError::new(ast.start, ast.end - ast.start, "tasks are read one by one").help("write tasks.LABEL.status"))
             }
@@ -164,8 +170,19 @@ impl<'s> Resolver<'s, '_> {
                 }
             };
         }
-        let (base, shape) = self.node(target);
+        let (base, shape) = self.target(target);
         self.step(base, shape, name)
+    }
+
+    /// What a name is taken from: of `response`, only what is taken is read.
+    fn target(&mut self, target: &Ast<'s>) -> (Node, Shape) {
+        let before = self.reads;
+        let (node, shape) = self.node(target);
+        if let Op::Root(Root::Response) = node.op {
+            self.reads = before;
+            self.reads.add(Root::Response);
+        }
+        (node, shape)
     }
 
     /// One name further from `base`.
@@ -212,7 +229,7 @@ impl<'s> Resolver<'s, '_> {
                         .help(format!("write tasks.{text}")),
                 );
             }
-            let (base, shape) = self.node(target);
+            let (base, shape) = self.target(target);
             return self.step(base, shape, name);
         }
         let (base, shape) = self.node(target);
@@ -334,7 +351,9 @@ impl<'s> Resolver<'s, '_> {
             Ok(function) => function,
             Err(fault) => {
                 // Faults within the arguments are told in the same breath.
-                all.iter().for_each(|argument| drop(self.node(argument)));
+                if !functions::is_macro(name.text) {
+                    all.iter().for_each(|argument| drop(self.node(argument)));
+                }
                 return self.fault(CompileError { offset: name.start, len: name.end - name.start, ..fault });
             }
         };

@@ -4,7 +4,7 @@ use super::*;
 
 mod generate;
 
-use generate::{Model, Random};
+use generate::Random;
 
 fn view(text: &str) -> JsonView {
     JsonView::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -66,7 +66,7 @@ fn what_breaks_the_grammar_is_refused_at_its_byte() {
     }
     let refuse = JsonOptions { repeats: Repeats::Refuse, ..JsonOptions::default() };
     let error = JsonView::parse_with(&br#"{"a":1,"b":{"x":1,"\u0078":2}}"#[..], &refuse).unwrap_err();
-    assert_eq!((error.kind, error.offset), (Repeat, 12), "{error}");
+    assert_eq!((error.kind, error.offset), (Repeat, 18), "{error}");
 }
 
 #[test]
@@ -99,7 +99,9 @@ fn values_are_read_where_they_stand() {
     assert_eq!(view.get(&["l".into(), 1.into()]).unwrap().as_i64(), Some(-2));
     assert_eq!(view.get(&["l".into(), 2.into()]).unwrap().as_f64(), Some(350.0));
     assert!(view.get(&["l".into(), 3.into(), "k".into()]).unwrap().is_null());
-    for missing in [&["x".into()][..], &["l".into(), 4.into()], &["n".into(), "x".into()], &["l".into(), "k".into()], &["e".into(), 0.into()]] {
+    for missing in
+        [&["x".into()][..], &["l".into(), 4.into()], &["n".into(), "x".into()], &["l".into(), "k".into()], &["e".into(), 0.into()]]
+    {
         assert!(view.get(missing).is_none(), "{missing:?}");
     }
     assert_eq!((at("l").len(), at("e").len(), at("e").kind(), view.root().len()), (4, 0, Kind::Object, 7));
@@ -113,7 +115,9 @@ fn values_are_read_where_they_stand() {
 fn of_repeated_keys_the_last_is_seen_and_the_repeat_is_remembered() {
     let many: Vec<String> = (0..40).map(|number| format!("\"k{number}\":{number}")).collect();
     let large = format!("{{\"k7\":\"old\",{}}}", many.join(","));
-    for (text, key, value, count) in [(r#"{"a":1,"b":2,"a":3}"#, "a", "3", 2), (r#"{"a":1,"\u0061":{"x":[]}}"#, "a", r#"{"x":[]}"#, 1), (&large, "k7", "7", 40)] {
+    for (text, key, value, count) in
+        [(r#"{"a":1,"b":2,"a":3}"#, "a", "3", 2), (r#"{"a":1,"\u0061":{"x":[]}}"#, "a", r#"{"x":[]}"#, 1), (&large, "k7", "7", 40)]
+    {
         let view = view(text);
         assert!(view.has_repeats());
         assert_eq!(view.root().get(key).unwrap().raw_str(), value);
@@ -136,8 +140,14 @@ fn edits_leave_everything_else_as_it_was() {
             |edits| (0..3).for_each(|at| edits.remove(&["b".into(), at.into()]).unwrap()),
             "{ \"a\" : 1.0e0 ,\n \"b\": [], \"c\":{\"d\":\"\\u0041\"} }",
         ),
-        (|edits| edits.set(&["c".into(), "new\"".into()], " [0] ").unwrap(), "{ \"a\" : 1.0e0 ,\n \"b\": [ 1 , 2 , 3 ], \"c\":{\"d\":\"\\u0041\",\"new\\\"\":[0]} }"),
-        (|edits| edits.set(&["b".into(), 3.into()], "4").unwrap(), "{ \"a\" : 1.0e0 ,\n \"b\": [ 1 , 2 , 3 ,4], \"c\":{\"d\":\"\\u0041\"} }"),
+        (
+            |edits| edits.set(&["c".into(), "new\"".into()], " [0] ").unwrap(),
+            "{ \"a\" : 1.0e0 ,\n \"b\": [ 1 , 2 , 3 ], \"c\":{\"d\":\"\\u0041\",\"new\\\"\":[0]} }",
+        ),
+        (
+            |edits| edits.set(&["b".into(), 3.into()], "4").unwrap(),
+            "{ \"a\" : 1.0e0 ,\n \"b\": [ 1 , 2 , 3 ,4], \"c\":{\"d\":\"\\u0041\"} }",
+        ),
         (|edits| edits.insert(&["b".into()], 1, "9").unwrap(), "{ \"a\" : 1.0e0 ,\n \"b\": [ 1 ,9, 2 , 3 ], \"c\":{\"d\":\"\\u0041\"} }"),
         (|edits| edits.insert(&["b".into()], 99, "9").unwrap(), "{ \"a\" : 1.0e0 ,\n \"b\": [ 1 , 2 , 3 ,9], \"c\":{\"d\":\"\\u0041\"} }"),
         (
@@ -234,7 +244,7 @@ fn broken_documents_are_refused_exactly_where_another_parser_refuses_them() {
             let at = random.below(bytes.len().max(1)).min(bytes.len().saturating_sub(1));
             match random.below(3) {
                 0 if !bytes.is_empty() => drop(bytes.remove(at)),
-                1 => bytes.insert(at, b"{}[],:\"\\0-1e.u \x00\xc3tfn"[random.below(22)]),
+                1 => bytes.insert(at, b"{}[],:\"\\0-1e.u \x00\xc3tfn"[random.below(20)]),
                 _ if !bytes.is_empty() => bytes[at] = random.below(256) as u8,
                 _ => {}
             }

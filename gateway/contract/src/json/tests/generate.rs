@@ -19,8 +19,10 @@ impl Random {
     }
 
     pub fn text(&mut self) -> String {
-        const CHARACTERS: [char; 22] =
-            ['a', 'b', 'Z', '0', ' ', '/', '"', '\\', '\n', '\t', '\r', '\u{8}', '\u{c}', '\u{0}', '\u{1f}', 'é', '中', '😀', '\u{2028}', '{', '$', '\u{7f}'];
+        const CHARACTERS: [char; 22] = [
+            'a', 'b', 'Z', '0', ' ', '/', '"', '\\', '\n', '\t', '\r', '\u{8}', '\u{c}', '\u{0}', '\u{1f}', 'é', '中', '😀', '\u{2028}',
+            '{', '$', '\u{7f}',
+        ];
         (0..self.below(14)).map(|_| CHARACTERS[self.below(CHARACTERS.len())]).collect()
     }
 
