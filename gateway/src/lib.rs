@@ -1,4 +1,5 @@
 //! The gateway.
+pub mod http1;
 pub mod registry;
 pub mod render;
 pub mod route;
