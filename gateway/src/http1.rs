@@ -1,4 +1,23 @@
 //! HTTP/1.1 as the gateway speaks it itself: strict about framing, and without a byte moved twice.
+mod answer;
+mod connection;
+mod date;
 pub mod decode;
+mod drain;
 pub mod encode;
 pub mod fields;
+mod handler;
+mod head;
+mod inbound;
+mod limits;
+mod timer;
+
+pub use connection::{Closed, serve};
+pub use drain::Drain;
+pub use handler::{Handler, Incoming, Outcome, Sent};
+pub use head::Refusal;
+pub use inbound::Early;
+pub use limits::{Counters, Limits};
+
+#[cfg(test)]
+mod tests;

@@ -57,6 +57,7 @@ pub enum Kind {
     ExpectationFailed,
     Internal,
     NotImplemented,
+    VersionNotSupported,
     /// The backend could not be reached or did not speak HTTP: 502.
     Upstream,
     /// Nobody is there to ask: 503.
@@ -197,6 +198,7 @@ impl Kind {
             Kind::ExpectationFailed => "expectation_failed",
             Kind::Internal => "internal",
             Kind::NotImplemented => "not_implemented",
+            Kind::VersionNotSupported => "version_not_supported",
             Kind::Upstream => "upstream",
             Kind::Unavailable => "unavailable",
             Kind::Timeout => "timeout",
@@ -222,6 +224,7 @@ impl Kind {
             Kind::ExpectationFailed => StatusCode::EXPECTATION_FAILED,
             Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Kind::NotImplemented => StatusCode::NOT_IMPLEMENTED,
+            Kind::VersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Kind::Upstream => StatusCode::BAD_GATEWAY,
             Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Timeout => StatusCode::GATEWAY_TIMEOUT,

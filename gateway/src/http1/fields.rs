@@ -38,6 +38,12 @@ impl Default for FieldBounds {
 /// `HeaderName` takes exactly the tokens of RFC 9110 §5.6.2, and `HeaderValue` refuses every control byte but HTAB, so a
 /// bare CR, a NUL, a space before the colon and a folded line all end here. Bytes from 0x80 up are kept as they are.
 pub fn parse(line: &Bytes) -> Result<(HeaderName, HeaderValue), Malformed> {
+    parse_at(line, 0, line.len())
+}
+
+/// The same of the line that stands in `head` between two places.
+pub(super) fn parse_at(head: &Bytes, start: usize, end: usize) -> Result<(HeaderName, HeaderValue), Malformed> {
+    let line = &head[start..end];
     let colon = memchr::memchr(b':', line).ok_or(Malformed("no_colon"))?;
     let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| Malformed("header_name"))?;
     let (mut from, mut to) = (colon + 1, line.len());
@@ -47,7 +53,7 @@ pub fn parse(line: &Bytes) -> Result<(HeaderName, HeaderValue), Malformed> {
     while to > from && matches!(line[to - 1], b' ' | b'\t') {
         to -= 1;
     }
-    let value = HeaderValue::from_maybe_shared(line.slice(from..to)).map_err(|_| Malformed("header_value"))?;
+    let value = HeaderValue::from_maybe_shared(head.slice(start + from..start + to)).map_err(|_| Malformed("header_value"))?;
     Ok((name, value))
 }
 
