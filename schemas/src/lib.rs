@@ -11,6 +11,7 @@
 //!   where a value was written, and tell their own faults there: `document.places.fault("/proxy/timeout", "code", "message")`.
 //! - [`Options::judge`] is asked about every expression, condition, template and pattern; [`Options::plugins`] holds the
 //!   schemas of the plugins' configs.
+//! - [`render`] tells faults as text, JSON or SARIF.
 //! - [`units`] are durations, sizes, rates and percents as they are written.
 //!
 //! The messages in `allium/v1/*.proto` say in options how each is written; one walker over their descriptors checks, converts
@@ -27,6 +28,7 @@ mod json;
 mod load;
 mod near;
 mod plugin;
+pub mod render;
 mod shape;
 mod source;
 pub mod tree;
@@ -42,7 +44,7 @@ pub mod v1 {
     include!(concat!(env!("OUT_DIR"), "/allium.v1.rs"));
 }
 
-pub use check::{Judge, Severity, TextAt};
+pub use check::{Finding, Judge, Severity, TextAt};
 pub use document::{Broken, Definition, Document, Id, Kind, Place, Places};
 pub use fault::Fault;
 pub use form::{Form, TextFault};
