@@ -13,7 +13,9 @@ use super::{
 };
 
 /// What one evaluation may do: a unit is a node visited, eight members searched or 64 bytes handled, some tens of nanoseconds each.
-pub(super) const BUDGET: usize = 100_000;
+pub(super) const BUDGET: usize = 200_000;
+/// What a new text, list or map costs: an allocation and its end.
+const MAKING: usize = 3;
 /// The longest text that an expression may make.
 pub(super) const MAX_TEXT: usize = 1 << 20;
 
@@ -83,6 +85,7 @@ impl<'a> Evaluation<'a> {
             }
             Op::Binary(operator, operands) => return self.binary(*operator, &operands[0], &operands[1]),
             Op::List(items) => {
+                self.charge(MAKING)?;
                 let mut values = Vec::with_capacity(items.len());
                 for item in items {
                     let value = self.eval(item)?;
@@ -254,6 +257,15 @@ impl<'a> Evaluation<'a> {
             };
             return Ok(Value::Bool(!self.scope.field(root, &name).is_null()));
         }
+        if let Op::Constant(Value::List(items)) = &right.op {
+            for item in items.iter() {
+                self.charge(1)?;
+                if self.equal(&needle, item)? {
+                    return Ok(Value::Bool(true));
+                }
+            }
+            return Ok(Value::Bool(false));
+        }
         let container = self.eval(right)?;
         if container.is_null() {
             return Ok(Value::Bool(false));
@@ -266,8 +278,8 @@ impl<'a> Evaluation<'a> {
         }
         let each =
             Each::of(&container).ok_or_else(|| type_error(format!("'in' looks into lists and maps, not into {}", container.kind())))?;
-        self.charge(container.len().unwrap_or(0) / 16)?;
         for item in each {
+            self.charge(1)?;
             if self.equal(&needle, &item)? {
                 return Ok(Value::Bool(true));
             }
@@ -297,6 +309,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn map(&mut self, entries: &'a [(Node, Node)]) -> Result<Value<'a>> {
+        self.charge(MAKING)?;
         let mut made: Vec<(Value<'a>, Value<'a>)> = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let key_value = self.eval(key)?;
@@ -400,13 +413,13 @@ impl<'a> Evaluation<'a> {
         if length > MAX_TEXT {
             return Err(error(EvalErrorKind::TooLong));
         }
-        self.charge(length / 64)
+        self.charge(MAKING + length / 64)
     }
 
     /// Charges what a value would be worth when written out, before it becomes a part of another: doubling must not come for free.
     fn weigh(&mut self, value: &Value<'_>) -> Result<()> {
         match value {
-            Value::Str(text) => self.charge(text.len() / 64),
+            Value::Str(text) | Value::Spelt(text) => self.charge(text.len() / 64),
             Value::Bytes(bytes) => self.charge(bytes.len() / 64),
             Value::Json(json) => self.charge(json.as_ref().raw().len() / 64),
             Value::List(items) => {

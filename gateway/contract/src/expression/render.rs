@@ -13,7 +13,7 @@ pub(super) fn text<'v>(value: &'v Value<'_>) -> Option<Cow<'v, str>> {
         Value::Int(number) => Cow::Owned(number.to_string()),
         Value::UInt(number) => Cow::Owned(number.to_string()),
         Value::Float(number) => Cow::Owned(float(*number)),
-        Value::Str(text) => Cow::Borrowed(text),
+        Value::Str(text) | Value::Spelt(text) => Cow::Borrowed(text),
         Value::Bytes(bytes) => Cow::Owned(base64(bytes)),
         Value::Type(name) => Cow::Borrowed(name),
         Value::Json(json) => match json.as_ref().kind() {
@@ -51,6 +51,7 @@ pub(super) fn json(value: &Value<'_>, out: &mut Vec<u8>) {
         Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Value::UInt(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Float(number) => push_f64(*number, out),
+        Value::Spelt(text) => out.extend_from_slice(text.as_bytes()),
         Value::Str(text) => push_string(text, out),
         Value::Bytes(bytes) => push_string(&base64(bytes), out),
         Value::Type(name) => push_string(name, out),

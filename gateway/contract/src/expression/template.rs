@@ -206,7 +206,7 @@ impl Template {
         }
     }
 
-    /// The text without escaping for its place, for keys and comparisons; nothing for exactly one `${…}` that is null.
+    /// The text for keys and comparisons, of exactly one `${…}` without escaping (nothing for null); meant for [`Context::Plain`].
     pub fn text<'a>(&'a self, scope: &'a dyn Scope) -> Result<Option<Cow<'a, str>>, RenderError> {
         Ok(match self.value(scope)? {
             Value::Str(text) => Some(text),

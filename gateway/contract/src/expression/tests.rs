@@ -38,6 +38,7 @@ impl Fixture {
                     ("id", Value::Int(7)),
                     ("include", Value::list(vec!["orders".into(), "a b".into()])),
                     ("ratio", Value::Float(0.5)),
+                    ("sum", Value::Spelt("0.10000000000000000000000000001".into())),
                 ]),
             )
             .with(Root::Body, &self.body)
@@ -53,7 +54,7 @@ impl Fixture {
 }
 
 fn everything() -> Names<'static> {
-    Names::new(Place::Outbound).params(&["id", "include", "ratio", "missing"]).tasks(&["profile"], &["parcels"]).secrets(true)
+    Names::new(Place::Outbound).params(&["id", "include", "ratio", "sum", "missing"]).tasks(&["profile"], &["parcels"]).secrets(true)
 }
 
 /// Checks each expression against its value as JSON, or `!Kind` of its error.

@@ -24,6 +24,8 @@ pub enum Value<'a> {
     UInt(u64),
     /// A double.
     Float(f64),
+    /// A number that goes out in the spelling it came in; the text must be a JSON number.
+    Spelt(Cow<'a, str>),
     /// Text.
     Str(Cow<'a, str>),
     /// Octets.
@@ -99,7 +101,7 @@ impl<'a> Value<'a> {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "a boolean",
-            Self::Int(_) | Self::UInt(_) | Self::Float(_) => "a number",
+            Self::Int(_) | Self::UInt(_) | Self::Float(_) | Self::Spelt(_) => "a number",
             Self::Str(_) => "text",
             Self::Bytes(_) => "bytes",
             Self::List(_) => "a list",
@@ -131,6 +133,7 @@ impl<'a> Value<'a> {
             Self::Int(number) => Some(Number::Int(*number)),
             Self::UInt(number) => Some(Number::UInt(*number)),
             Self::Float(number) => Some(Number::Float(*number)),
+            Self::Spelt(text) => Some(Number::parse(text)),
             Self::Json(json) => json.as_ref().as_number().map(Number::parse),
             _ => None,
         }
@@ -241,6 +244,7 @@ impl<'a> Value<'a> {
             Self::Float(value) => Value::Float(value),
             Self::Type(value) => Value::Type(value),
             Self::Str(text) => Value::Str(Cow::Owned(text.into_owned())),
+            Self::Spelt(text) => Value::Spelt(Cow::Owned(text.into_owned())),
             Self::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
             Self::List(items) => Value::list(items.iter().cloned().map(Value::into_owned).collect()),
             Self::Map(entries) => {

@@ -6,6 +6,8 @@ mod generate;
 
 use generate::Random;
 
+type Change = fn(&mut JsonEdits<'_>);
+
 fn view(text: &str) -> JsonView {
     JsonView::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
@@ -130,7 +132,7 @@ fn of_repeated_keys_the_last_is_seen_and_the_repeat_is_remembered() {
 #[test]
 fn edits_leave_everything_else_as_it_was() {
     let text = "{ \"a\" : 1.0e0 ,\n \"b\": [ 1 , 2 , 3 ], \"c\":{\"d\":\"\\u0041\"} }";
-    let table: &[(fn(&mut JsonEdits<'_>), &str)] = &[
+    let table: &[(Change, &str)] = &[
         (|_| {}, text),
         (|edits| edits.set(&["a".into()], "true").unwrap(), "{ \"a\" : true ,\n \"b\": [ 1 , 2 , 3 ], \"c\":{\"d\":\"\\u0041\"} }"),
         (|edits| edits.remove(&["a".into()]).unwrap(), "{\n \"b\": [ 1 , 2 , 3 ], \"c\":{\"d\":\"\\u0041\"} }"),

@@ -322,6 +322,11 @@ fn type_of(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "null_type",
         Value::Bool(_) => "bool",
+        Value::Spelt(text) => match Number::parse(text) {
+            Number::Int(_) => "int",
+            Number::UInt(_) => "uint",
+            _ => "double",
+        },
         Value::Int(_) => "int",
         Value::UInt(_) => "uint",
         Value::Float(_) => "double",

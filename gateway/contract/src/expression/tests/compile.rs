@@ -187,6 +187,19 @@ fn nesting_and_length_are_bounded() {
         let faults = Expression::compile(&source, &names).unwrap_err();
         assert!(faults[0].message.contains("levels") || faults[0].message.contains("deeper"), "{:?}", faults[0]);
     }
+    let fixture = Fixture::new();
+    let chain = |depth: usize| (0..depth).fold("1".to_owned(), |inner, depth| format!("[1].map(v{depth}, {inner})"));
+    for source in [
+        nested(62),
+        format!("1{}", " + 1".repeat(120)),
+        chain(60),
+        "!".repeat(120) + "true",
+        "true ? 1 : ".repeat(60) + "1",
+        "-(".repeat(30) + "1" + &")".repeat(30),
+    ] {
+        let expression = Expression::compile(&source, &names).unwrap_or_else(|faults| panic!("{source}: {faults:?}"));
+        assert!(expression.eval(&fixture.scope()).is_ok(), "what compiles fits the stack: {source}");
+    }
     assert!(Expression::compile(&"x".repeat(100_000), &names).unwrap_err()[0].message.contains("longer"));
     let wide = vec!["query.a == 'b'"; 3000].join(" || ");
     assert!(Expression::compile(&wide, &names).is_ok(), "a flat chain may be long");
