@@ -181,7 +181,10 @@ async fn http_1_0_is_answered_in_its_way() {
 #[tokio::test]
 async fn a_head_that_never_ends_is_408() {
     let backend = Backend::echo().await;
-    let gateway = Gateway::with(&echo_api(backend.address, "/a", "")).settings("limits: {header_timeout: 200ms}").start().await;
+    let gateway = Gateway::with(&echo_api(backend.address, "/a", ""))
+        .settings("limits: {request: {head_time: 200ms}, drain: {wait: 1ms, time: 2s}}")
+        .start()
+        .await;
     let mut wire = gateway.wire().await;
     wire.send("GET /a HTTP/1.1\r\nhost: x\r\n").await;
     let text = latin1(&wire.rest().await);

@@ -85,6 +85,14 @@ fn joined(from: &str, path: &str) -> String {
     parts.join("/")
 }
 
+/// The schema that an example's first line names is there, so that editors find it.
+fn lost_schemas(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let examples = files.iter().filter(|it| it.under("routes") && (it.is("yaml") || it.is("yml")));
+    let named = examples.filter_map(|it| Some((it, it.text.lines().next()?.strip_prefix("# yaml-language-server: $schema=")?)));
+    let lost = named.filter(|(file, path)| !path.contains("://") && !exists(&joined(&file.path, path)));
+    lost.map(|(file, path)| format!("{}:1: the schema {path} is not there", file.path)).collect()
+}
+
 /// Every dependency of the workspace stands in the README's table.
 fn without_reason(workspace: &str, readme: &str) -> Vec<String> {
     let mut section = "";
@@ -105,6 +113,11 @@ fn without_reason(workspace: &str, readme: &str) -> Vec<String> {
 #[test]
 fn every_link_leads_somewhere() {
     none(broken_links(tree::files(), &|path| tree::root().join(path).exists()));
+}
+
+#[test]
+fn every_example_finds_its_schema() {
+    none(lost_schemas(tree::files(), &|path| tree::root().join(path).exists()));
 }
 
 #[test]
@@ -132,6 +145,13 @@ mod tests {
         check("[gone](b.md#attic)\n", &["no heading #attic"]);
         check("```\n[code](c.md)\n```\n`[code](c.md)`\n", &[]);
         check("# Here\n[a](#here) [b](#there)\n", &["#there"]);
+    }
+
+    #[test]
+    fn a_lost_schema_is_found() {
+        let example = [file("routes/demo/a.yaml", "# yaml-language-server: $schema=../../schemas/x.json\nkind: Api\n")];
+        assert_eq!(lost_schemas(&example, &|path| path == "schemas/x.json"), Vec::<String>::new());
+        assert_eq!(lost_schemas(&example, &|_| false).len(), 1);
     }
 
     #[test]
