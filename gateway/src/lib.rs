@@ -7,3 +7,4 @@ pub mod runtime;
 pub mod serve;
 pub mod source;
 pub mod strategy;
+pub mod telemetry;
