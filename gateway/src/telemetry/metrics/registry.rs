@@ -27,10 +27,13 @@ pub struct Registry {
     refused: AtomicU64,
 }
 
+/// Sorted, no name twice.
+type Labels = Box<[(&'static str, Box<str>)]>;
+
 struct Family {
     help: &'static str,
     kind: Kind,
-    series: BTreeMap<Box<[(&'static str, Box<str>)]>, Series>,
+    series: BTreeMap<Labels, Series>,
 }
 
 struct Series {
@@ -88,7 +91,7 @@ impl Registry {
         if !is_name(name) || self.reserved.contains(name) {
             return None;
         }
-        let mut key: Box<[(&'static str, Box<str>)]> = labels.iter().map(|(name, value)| (*name, Box::from(*value))).collect();
+        let mut key: Labels = labels.iter().map(|(name, value)| (*name, Box::from(*value))).collect();
         key.sort_unstable();
         if !key.iter().all(|(name, _)| is_label(name)) || key.windows(2).any(|it| it[0].0 == it[1].0) {
             return None;
