@@ -172,8 +172,12 @@ impl<'c> Checker<'c> {
     }
 
     fn unknown(&mut self, entry: &Entry<'_>, shape: &Shape, path: &Path<'_>, skip: Option<&str>) {
-        let known: Vec<&str> = skip.into_iter().chain(shape.keys.iter().map(|(name, _)| name.as_str())).collect();
+        // `kind` stands beside the keys of the message; the name of a keyed element is none of them.
+        let beside = skip.filter(|skip| shape.find(skip).is_none());
+        let keys = shape.keys.iter().map(|(name, _)| name.as_str()).filter(|name| Some(*name) != skip);
+        let known: Vec<&str> = beside.into_iter().chain(keys).collect();
         let help = match near::nearest(&entry.key, known.iter().copied()) {
+            _ if Some(entry.key.as_ref()) == skip => "the name is the key above".to_owned(),
             Some(near) => format!("did you mean `{near}`?"),
             None if known.len() <= 16 => format!("the keys here are {}", near::list(&known)),
             None => format!("the keys here are {}, …", near::list(&known[..16])),
@@ -375,10 +379,10 @@ impl<'c> Checker<'c> {
             match &entry.node.value {
                 Value::Map(entries) if by_keys(shape, &entry.node) => {
                     // The key is the name: written again inside it would say it twice.
-                    if let Some(again) = entries.iter().find(|inner| inner.key == shape.fields[0].name) {
-                        self.unknown(again, shape, &inner, None);
-                    }
                     let name = shape.fields[0].name.as_str();
+                    if let Some(again) = entries.iter().find(|inner| inner.key == name) {
+                        self.unknown(again, shape, &inner, Some(name));
+                    }
                     self.keys(entries, entry.span, shape, &inner, Some(name), out);
                 }
                 _ => self.bare(&entry.node, entry.span, shape, &inner, out),

@@ -19,12 +19,17 @@
 //! This package imports nothing of ours.
 
 mod check;
+mod convert;
+mod diff;
 mod document;
+pub mod emit;
 mod fault;
 pub mod folder;
 mod form;
+pub mod format;
 mod inside;
 mod json;
+mod json_schema;
 mod load;
 mod near;
 mod plugin;
@@ -45,9 +50,12 @@ pub mod v1 {
 }
 
 pub use check::{Finding, Judge, Severity, TextAt};
+pub use convert::{Written, convert};
+pub use diff::{Change, Edit, diff};
 pub use document::{Broken, Definition, Document, Id, Kind, Place, Places};
 pub use fault::Fault;
 pub use form::{Form, TextFault};
+pub use json_schema::json_schema;
 pub use load::{Input, Loaded, MAX_FILE, Options, load};
 pub use near::nearest;
 pub use plugin::{Plugins, Schema};

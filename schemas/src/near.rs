@@ -9,7 +9,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         if other == plain { 0 } else { strsim::damerau_levenshtein(&plain, &other) }
     };
     let best = known.into_iter().map(|other| (distance(other), other)).min_by_key(|(distance, _)| *distance)?;
-    (best.0 <= enough && best.0 < plain.chars().count().max(2)).then_some(best.1)
+    (best.0 <= enough && best.0 < plain.chars().count().max(1)).then_some(best.1)
 }
 
 /// The words as a list in a sentence: `a`, `b` or `c`.

@@ -71,7 +71,7 @@ pub(crate) fn files(node: &Node<'_>, out: &mut Vec<String>) {
 }
 
 /// The keywords of JSON Schema that parameters and bodies are checked with, and what each holds.
-const KEYWORDS: &[(&str, &str)] = &[
+pub(crate) const KEYWORDS: &[(&str, &str)] = &[
     ("$anchor", "a text"),
     ("$comment", "a text"),
     ("$defs", "a map"),

@@ -179,8 +179,12 @@ impl FromStr for Percent {
         const LIKE: &str = "write a number from 0 to 100 and %, as in 5% or 12.5%";
         let Some(number) = text.strip_suffix('%') else {
             let bare = decimal(text).is_some_and(|(_, _, used)| used == text.len());
+            // A fraction is most likely meant as one.
+            let fraction =
+                text.parse::<f64>().ok().filter(|value| *value <= 1.0 && text.contains('.')).map(|value| Self(value).to_string());
+            let help = fraction.map_or_else(|| format!("write `{text}%`"), |percent| format!("write `{percent}`, or `{text}%`"));
             return Err(match bare {
-                true => UnitFault::at(0, format!("a percent needs its sign: `{text}`"), format!("write `{text}%`")),
+                true => UnitFault::at(0, format!("a percent needs its sign: `{text}`"), help),
                 false => UnitFault::at(0, format!("`{text}` is not a percent"), LIKE),
             });
         };
@@ -285,4 +289,64 @@ fn write_scaled(f: &mut fmt::Formatter<'_>, value: u128, units: &[(&str, u64)]) 
         }
     }
     f.write_str(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: FromStr<Err = UnitFault> + fmt::Display>(text: &str, expected: Result<&str, &str>) {
+        let found = text.parse::<T>().map(|value| value.to_string()).map_err(|fault| format!("{}: {}", fault.offset, fault.message));
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
+    }
+
+    #[test]
+    fn durations_are_one_number_and_one_unit() {
+        for (text, shown) in
+            [("250ms", "250ms"), ("1.5s", "1500ms"), ("60s", "1m"), ("0s", "0ms"), ("0.25h", "15m"), ("7d", "7d"), ("0.5ms", "0.5ms")]
+        {
+            check::<Duration>(text, Ok(shown));
+        }
+        check::<Duration>("2", Err("0: a duration needs its unit: `2` of what?"));
+        check::<Duration>("1m30s", Err("1: `1m30s` has two units"));
+        check::<Duration>("-1s", Err("0: a duration may not be negative"));
+        check::<Duration>("5 s", Err("1: ` s` is not a unit of a duration"));
+        check::<Duration>("s", Err("0: `s` is not a duration"));
+        check::<Duration>("999999999999d", Err("0: `999999999999d` is too long"));
+        check::<Duration>(&format!("{}s", "9".repeat(60)), Err(&format!("0: `{}s` is too much", "9".repeat(60))));
+        assert_eq!("1.5s".parse::<Duration>().unwrap().get(), time::Duration::from_millis(1500));
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        for (text, shown) in [("512B", "512B"), ("1MiB", "1MiB"), ("1.5KiB", "1536B"), ("1024KiB", "1MiB"), ("0B", "0B")] {
+            check::<Size>(text, Ok(shown));
+        }
+        check::<Size>("1MB", Err("1: `MB` is not a unit of a size"));
+        assert_eq!("1MB".parse::<Size>().unwrap_err().help.as_deref(), Some("write `1MiB`"));
+        assert_eq!("0.25MiB".parse::<Size>().unwrap().get(), 262_144);
+    }
+
+    #[test]
+    fn rates_name_their_time() {
+        for (text, shown) in
+            [("100/s", "100/s"), ("5000/m", "5000/m"), ("10/30s", "10/30s"), ("0.5/d", "0.5/d"), ("1/1s", "1/s"), ("0/s", "0/s")]
+        {
+            check::<Rate>(text, Ok(shown));
+        }
+        check::<Rate>("10", Err("0: a rate needs its time: `10` of what?"));
+        check::<Rate>("10/ms", Err("3: `ms` is not a time"));
+        check::<Rate>("10/0s", Err("3: a rate's time may not be zero"));
+        check::<Rate>("x/s", Err("0: `x` is not a number"));
+        assert!((("60/m").parse::<Rate>().unwrap().per_second() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn percents_have_their_sign() {
+        for (text, shown) in [("5%", "5%"), ("12.5%", "12.5%"), ("0%", "0%"), ("100%", "100%")] {
+            check::<Percent>(text, Ok(shown));
+        }
+        check::<Percent>("0.5", Err("0: a percent needs its sign: `0.5`"));
+        check::<Percent>("101%", Err("0: `101%` is more than all"));
+    }
 }

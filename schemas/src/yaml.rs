@@ -465,3 +465,11 @@ fn number(text: &str) -> Option<Option<String>> {
     let point = if decimals.is_empty() { String::new() } else { format!(".{decimals}") };
     Some(Some(format!("{sign}{whole}{point}{after}")))
 }
+
+/// Whether a text would be read as a number without quotes, by YAML 1.2 or 1.1.
+pub(crate) fn is_number(text: &str) -> bool {
+    let bare = text.replace('_', "");
+    number(&bare).is_some()
+        || bare.starts_with("0b")
+        || matches!(text.trim_start_matches(['+', '-']), ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN")
+}

@@ -1,5 +1,8 @@
 //! A tree against a JSON Schema as `schemars` makes it: all faults, each at its own key or value.
 
+use std::collections::HashMap;
+
+use regex::Regex;
 use serde_json::{Map, Value as Json};
 
 use crate::{
@@ -17,16 +20,20 @@ const MAX_REFERENCES: usize = 32;
 #[derive(Debug)]
 pub struct Schema {
     root: Json,
+    /// Every regular expression of the schema, compiled once.
+    patterns: HashMap<String, Regex>,
 }
 
 impl Schema {
     /// A schema.
     pub fn new(root: Json) -> Self {
-        Self { root }
+        let mut patterns = HashMap::new();
+        compile(&root, &mut patterns);
+        Self { root, patterns }
     }
 
     pub(crate) fn check(&self, node: &Node<'_>, owner: Span, path: &Path<'_>, checker: &mut Checker<'_>) {
-        Walk { root: &self.root, checker, references: 0 }.value(&self.root, node, owner, path);
+        Walk { schema: self, checker, references: 0 }.value(&self.root, node, owner, path);
     }
 
     /// Checks a value by itself: every fault with its pointer and place. `text` is what the value was read from.
@@ -38,7 +45,7 @@ impl Schema {
 }
 
 struct Walk<'w, 'c> {
-    root: &'w Json,
+    schema: &'w Schema,
     checker: &'w mut Checker<'c>,
     references: usize,
 }
@@ -49,7 +56,7 @@ impl<'w> Walk<'w, '_> {
     }
 
     fn resolve(&self, reference: &str) -> Option<&'w Json> {
-        self.root.pointer(reference.strip_prefix('#')?)
+        self.schema.root.pointer(reference.strip_prefix('#')?)
     }
 
     fn value(&mut self, schema: &'w Json, node: &Node<'_>, owner: Span, path: &Path<'_>) {
@@ -273,7 +280,7 @@ impl<'w> Walk<'w, '_> {
             self.fault(node.span, path, "out-of-range", format!("the text has {count} characters, more than {most}"), None);
         }
         if let Some(pattern) = schema.get("pattern").and_then(Json::as_str)
-            && regex::Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(text))
+            && self.schema.patterns.get(pattern).is_some_and(|pattern| !pattern.is_match(text))
         {
             self.fault(node.span, path, "bad-value", format!("`{text}` does not match `{pattern}`"), None);
         }
@@ -335,12 +342,12 @@ impl<'w> Walk<'w, '_> {
                 self.fault(owner, path, "missing-key", format!("the key `{required}` is missing"), help);
             }
         }
-        let patterns: Vec<(regex::Regex, &Json)> = schema
+        let patterns: Vec<(&Regex, &Json)> = schema
             .get("patternProperties")
             .and_then(Json::as_object)
             .into_iter()
             .flatten()
-            .filter_map(|(pattern, schema)| Some((regex::Regex::new(pattern).ok()?, schema)))
+            .filter_map(|(pattern, schema)| Some((self.schema.patterns.get(pattern)?, schema)))
             .collect();
         let closed = schema.get("unevaluatedProperties") == Some(&Json::Bool(false));
         let mut known = Vec::new();
@@ -405,6 +412,24 @@ impl<'w> Walk<'w, '_> {
             None => Some(format!("the keys here are {}", near::list(&known[..known.len().min(16)]))),
         };
         self.fault(entry.span, path, "unknown-key", format!("the key `{}` is not known here", entry.key), help);
+    }
+}
+
+/// Compiles the patterns of a schema and of all schemas in it; one that is none of ours is left out.
+fn compile(schema: &Json, patterns: &mut HashMap<String, Regex>) {
+    let mut add = |pattern: &str| {
+        if let Ok(regex) = Regex::new(pattern) {
+            patterns.insert(pattern.to_owned(), regex);
+        }
+    };
+    if let Some(pattern) = schema.get("pattern").and_then(Json::as_str) {
+        add(pattern);
+    }
+    schema.get("patternProperties").and_then(Json::as_object).into_iter().flatten().for_each(|(pattern, _)| add(pattern));
+    match schema {
+        Json::Array(items) => items.iter().for_each(|item| compile(item, patterns)),
+        Json::Object(entries) => entries.values().for_each(|value| compile(value, patterns)),
+        _ => {}
     }
 }
 
