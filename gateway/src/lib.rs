@@ -5,6 +5,7 @@ pub mod render;
 pub mod route;
 pub mod runtime;
 pub mod serve;
+pub mod settings;
 pub mod source;
 pub mod strategy;
 pub mod telemetry;

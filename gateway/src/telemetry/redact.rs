@@ -308,4 +308,11 @@ mod tests {
             assert!(!it.hides_header(name), "{name}");
         }
     }
+
+    #[test]
+    fn the_manual_names_everything_that_is_hidden() {
+        let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/OPERATIONS.md")).unwrap();
+        let list = DEFAULT_NAMES.map(|it| format!("`{it}`")).join(", ");
+        assert!(manual.contains(&list), "{list}");
+    }
 }

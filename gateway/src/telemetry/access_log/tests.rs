@@ -188,3 +188,29 @@ async fn a_lonely_line_is_handed_on_in_time() {
     drop(writer);
     assert_eq!((bench.dropped.get(), bench.lines().len()), (0, 2));
 }
+
+#[test]
+fn the_manual_names_every_field() {
+    let manual = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/OPERATIONS.md")).unwrap();
+    let table = &manual[manual.find("## The access log").unwrap()..manual.find("### What is hidden").unwrap()];
+    let mut headers = HeaderMap::new();
+    for name in ["user-agent", "referer", "x-tenant"] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static("a"));
+    }
+    let options = Options { headers: vec![HeaderName::from_static("x-tenant")], ..Options::default() };
+    let it = Entry {
+        trace: b"t",
+        query: Some(b"a"),
+        reason: "r",
+        api: "a",
+        version: "v",
+        upstream_name: "u",
+        node: "n",
+        calls: 1,
+        upstream_duration: Some(Duration::ZERO),
+        ..entry(&headers)
+    };
+    for name in one(options, &it).as_object().unwrap().keys() {
+        assert!(table.contains(&format!("`{name}`")), "{name}");
+    }
+}

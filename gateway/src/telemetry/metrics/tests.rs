@@ -241,3 +241,11 @@ fn counting_from_two_threads() {
         println!("{threads} threads: {:?} a request", start.elapsed() / TIMES);
     }
 }
+
+#[test]
+fn the_manual_names_every_figure() {
+    let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/OPERATIONS.md")).unwrap();
+    for (name, ..) in OURS {
+        assert!(manual.contains(&format!("| `{name}` |")), "{name}");
+    }
+}
