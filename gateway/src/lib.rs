@@ -1,5 +1,6 @@
 //! The gateway.
 pub mod http1;
+pub mod params;
 pub mod registry;
 pub mod render;
 pub mod route;
