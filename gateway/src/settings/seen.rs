@@ -31,9 +31,9 @@ pub struct AccessLog {
     pub file: Option<PathBuf>,
     /// Names of request headers to write as well, under `headers`.
     pub headers: Vec<Header>,
-    /// A worker hands on its lines when it has this much,
+    /// A worker hands on its lines when it has this much.
     pub buffer: Size,
-    /// or when the first has waited this long.
+    /// A worker hands on its lines when the first has waited this long.
     pub flush: Duration,
     /// How much may wait to be written. Lines beyond are dropped, and counted in `allium_access_log_dropped_total`: no request waits for a disk.
     pub queue: Size,
