@@ -1,5 +1,6 @@
 //! HTTP/1.1 as the gateway speaks it itself: strict about framing, and without a byte moved twice.
 mod answer;
+pub mod client;
 mod connection;
 mod date;
 pub mod decode;
