@@ -79,6 +79,7 @@ where
         limits,
         counters,
         accepted: now,
+        old_at: now.checked_add(limits.age),
         idle_since: now,
         begun: None,
         served: 0,
@@ -105,6 +106,8 @@ struct Connection<'a, IO> {
     limits: &'a Limits,
     counters: &'a Counters,
     accepted: Instant,
+    /// When the connection has lived for long enough.
+    old_at: Option<Instant>,
     idle_since: Instant,
     /// When the first byte of a head came that is not complete yet.
     begun: Option<Instant>,
@@ -296,12 +299,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
     fn incoming(&mut self, head: Head, started: Instant) -> Incoming {
         let mut inbound = self.shared.borrow_mut();
         inbound.begin(&head, self.limits);
-        let whole = inbound.whole();
+        let body = if head.framing == Framing::Empty { Some(Body::Empty) } else { inbound.whole().map(Body::Full) };
         drop(inbound);
-        let body = match whole {
-            Some(it) => Body::from(it),
-            None => Body::Stream(Box::pin(Reader::new(&self.shared))),
-        };
+        let body = body.unwrap_or_else(|| Body::Stream(Box::pin(Reader::new(&self.shared))));
         let upgrade = head.upgrade.then(|| Box::pin(Reader::new(&self.shared)) as _);
         Incoming { head: head.parts, body, upgrade, early: Early::new(&self.shared), started }
     }
@@ -313,7 +313,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
         let never = inbound.expects || (!inbound.held && inbound.decoder.left().is_some_and(|it| it > REST));
         self.seat.draining()
             || self.served >= self.limits.requests
-            || now - self.accepted >= self.limits.age
+            || self.old_at.is_some_and(|it| now >= it)
             || inbound.failed.is_some()
             || (unread && never)
     }

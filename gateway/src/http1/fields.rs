@@ -45,7 +45,10 @@ pub fn parse(line: &Bytes) -> Result<(HeaderName, HeaderValue), Malformed> {
 pub(super) fn parse_at(head: &Bytes, start: usize, end: usize) -> Result<(HeaderName, HeaderValue), Malformed> {
     let line = &head[start..end];
     let colon = memchr::memchr(b':', line).ok_or(Malformed("no_colon"))?;
-    let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| Malformed("header_name"))?;
+    let name = match usual(&line[..colon]) {
+        Some(it) => it,
+        None => HeaderName::from_bytes(&line[..colon]).map_err(|_| Malformed("header_name"))?,
+    };
     let (mut from, mut to) = (colon + 1, line.len());
     while from < to && matches!(line[from], b' ' | b'\t') {
         from += 1;
@@ -55,6 +58,29 @@ pub(super) fn parse_at(head: &Bytes, start: usize, end: usize) -> Result<(Header
     }
     let value = HeaderValue::from_maybe_shared(head.slice(start + from..start + to)).map_err(|_| Malformed("header_value"))?;
     Ok((name, value))
+}
+
+/// The names that most messages carry, in the two spellings that they come in; found without hashing or lowering a byte.
+fn usual(name: &[u8]) -> Option<HeaderName> {
+    Some(match name {
+        b"Host" | b"host" => header::HOST,
+        b"Accept" | b"accept" => header::ACCEPT,
+        b"Cookie" | b"cookie" => header::COOKIE,
+        b"User-Agent" | b"user-agent" => header::USER_AGENT,
+        b"Connection" | b"connection" => header::CONNECTION,
+        b"Authorization" | b"authorization" => header::AUTHORIZATION,
+        b"Accept-Encoding" | b"accept-encoding" => header::ACCEPT_ENCODING,
+        b"Accept-Language" | b"accept-language" => header::ACCEPT_LANGUAGE,
+        b"Content-Type" | b"content-type" => header::CONTENT_TYPE,
+        b"Content-Length" | b"content-length" => header::CONTENT_LENGTH,
+        b"Transfer-Encoding" | b"transfer-encoding" => header::TRANSFER_ENCODING,
+        b"Date" | b"date" => header::DATE,
+        b"Server" | b"server" => header::SERVER,
+        b"Cache-Control" | b"cache-control" => header::CACHE_CONTROL,
+        b"Origin" | b"origin" => header::ORIGIN,
+        b"Referer" | b"referer" => header::REFERER,
+        _ => return None,
+    })
 }
 
 /// The elements of a comma-separated list of tokens, blanks trimmed and empty ones left out.

@@ -127,12 +127,12 @@ async fn random_changes_never_panic_and_read_the_same_however_they_arrive() {
         let (whole, seen) = exchange(&wire, usize::MAX).await;
         let cut = 1 + random(5);
         let (pieces, seen_too) = exchange(&wire, cut).await;
-        let (whole, pieces) = (statuses(&whole), statuses(&pieces));
-        assert_eq!((&whole, &seen), (&pieces, &seen_too), "{:?} by {cut}", String::from_utf8_lossy(&wire));
-        assert!(whole.iter().all(|it| *it != 500));
+        assert_eq!((undated(&whole), seen), (undated(&pieces), seen_too), "{:?} by {cut}", String::from_utf8_lossy(&wire));
+        assert!(!whole.contains("HTTP/1.1 500 "));
     }
 }
 
-fn statuses(wire: &str) -> Vec<u16> {
-    wire.match_indices("HTTP/1.1 ").filter_map(|(at, _)| wire.get(at + 9..at + 12)?.parse().ok()).collect()
+/// All that came back but the time of day.
+fn undated(wire: &str) -> String {
+    wire.split_inclusive("\r\n").filter(|it| !it.starts_with("date: ")).collect()
 }

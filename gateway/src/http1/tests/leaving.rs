@@ -92,3 +92,30 @@ async fn a_last_answer_waits_for_the_client_before_the_connection_goes() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_reset_on_a_real_socket_ends_the_handlers_work() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (server, _) = listener.accept().await.unwrap();
+    let paths = Paths::default();
+    let (limits, counters, drain) = (Limits::default(), Counters::default(), Drain::new());
+    let serving = serve(server, BytesMut::new(), &limits, &counters, &paths, &drain);
+    let script = async {
+        for _ in 0..3 {
+            client.write_all(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+            let mut buf = [0; 4096];
+            let size = client.read(&mut buf).await.unwrap();
+            assert!(buf[..size].ends_with(b"hello"), "head and body come together");
+        }
+        client.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        while paths.seen.borrow().len() < 4 {
+            yield_now().await;
+        }
+        client.set_zero_linger().unwrap();
+        drop(client);
+    };
+    timeout(Duration::from_secs(10), async { tokio::join!(serving, script) }).await.unwrap();
+    assert_eq!((*paths.dropped.borrow(), drain.open()), (1, 0));
+    assert_eq!(paths.ends.borrow()[3].1.outcome, Outcome::ClientLeft);
+}
