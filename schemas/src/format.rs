@@ -90,7 +90,8 @@ struct Facts {
 }
 
 fn facts(text: &str) -> Option<Facts> {
-    let lines = text.split('\n').count() + 1;
+    let written: Vec<&str> = text.split('\n').collect();
+    let lines = written.len() + 1;
     let mut facts = Facts { keys: vec![Vec::new(); lines], inner: vec![None; lines], block: vec![false; lines] };
     // For each open collection: whether it is flow, the line of its start, and for maps whether a key comes next.
     let mut open: Vec<(bool, usize, Option<bool>)> = Vec::new();
@@ -139,7 +140,7 @@ fn facts(text: &str) -> Option<Facts> {
                     // The scalar's place may be told at its content rather than at its indicator.
                     if !matches!(chars.get(span.start.index()), Some('|' | '>')) {
                         header = header.saturating_sub(1);
-                        while header > 0 && text.split('\n').nth(header).is_some_and(|line| line.trim().is_empty()) {
+                        while header > 0 && written.get(header).is_some_and(|line| line.trim().is_empty()) {
                             header -= 1;
                         }
                     }
@@ -174,13 +175,20 @@ struct Layout<'t> {
     out: Vec<String>,
     /// How far each line moved.
     moved: Vec<isize>,
+    /// The column of the first line below each that is neither blank nor a comment.
+    next: Vec<Option<usize>>,
 }
 
 fn laid_out(text: &str) -> Option<String> {
     let facts = facts(text)?;
     let lines: Vec<&str> = text.split('\n').collect();
     let count = lines.len();
-    let mut layout = Layout { lines, facts, levels: Vec::new(), out: Vec::new(), moved: vec![0; count] };
+    let mut next = vec![None; count];
+    for at in (1..count).rev() {
+        let text = lines[at].trim();
+        next[at - 1] = if text.is_empty() || text.starts_with('#') { next[at] } else { Some(indent_of(lines[at])) };
+    }
+    let mut layout = Layout { lines, facts, levels: Vec::new(), out: Vec::new(), moved: vec![0; count], next };
     let mut at = 0;
     while at < count {
         at = layout.line(at);
@@ -317,11 +325,7 @@ impl Layout<'_> {
     /// A comment goes with the level whose column it stands at, otherwise with the next entry.
     fn comment_indent(&self, at: usize) -> usize {
         let column = indent_of(self.lines[at]);
-        let next = self.lines[at + 1..].iter().find(|line| {
-            let text = line.trim();
-            !text.is_empty() && !text.starts_with('#')
-        });
-        let next_column = next.map(|line| indent_of(line));
+        let next_column = self.next[at];
         let known = self.levels.iter().rev().find(|level| level.old == column).map(|level| level.new);
         match (next_column, known) {
             (_, Some(new)) => new,

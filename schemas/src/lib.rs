@@ -12,6 +12,8 @@
 //! - [`Options::judge`] is asked about every expression, condition, template and pattern; [`Options::plugins`] holds the
 //!   schemas of the plugins' configs.
 //! - [`render`] tells faults as text, JSON or SARIF.
+//! - [`convert`] writes definitions as YAML, JSON or protobuf, [`format`](mod@format) lays a file out, [`diff`] compares by meaning,
+//!   [`json_schema`] describes the YAML to editors.
 //! - [`units`] are durations, sizes, rates and percents as they are written.
 //!
 //! The messages in `allium/v1/*.proto` say in options how each is written; one walker over their descriptors checks, converts

@@ -79,7 +79,7 @@ pub fn load(inputs: Vec<Input>, options: &Options<'_>) -> Loaded {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let opened = parallel(threads, inputs, |input| open(input));
+    let opened = parallel(threads, inputs, open);
     let mut jobs = Vec::new();
     for (file, opened) in opened.iter().enumerate() {
         if let Ok(opened) = opened {

@@ -151,7 +151,7 @@ impl Shape {
             unions.push(Union { fields: Vec::new(), none_too: Options(oneof.options()).flag("none_too") });
         }
         let mut described: Vec<FieldDescriptor> = message.fields().collect();
-        described.sort_by_key(|field| declared_at(field));
+        described.sort_by_key(declared_at);
         let fields: Vec<Field> = described.iter().map(|field| Field::read(field, by_name, &union_of)).collect();
         for (at, field) in fields.iter().enumerate() {
             if let (Some(union), false) = (field.union, field.bare) {

@@ -256,6 +256,10 @@ impl<'a> Reader<'a> {
                 ReadFault::new(Span::new(tab, tab + 1), "tab", "YAML is indented by spaces, not by tabs")
                     .help("write two spaces for each level")
             }
+            // The parser has a limit of its own for collections that begin on one line.
+            None if error.info().contains("recursion") => {
+                ReadFault::new(Span::new(at, at), "too-deep", format!("nested deeper than {MAX_DEPTH} levels"))
+            }
             None => {
                 let width = self.chunk[local..].chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
                 ReadFault::new(Span::new(at, at + width), "syntax", format!("not YAML: {}", error.info()))

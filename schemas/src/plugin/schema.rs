@@ -502,7 +502,7 @@ fn words_of(schema: &Map<String, Json>) -> Vec<&Json> {
 /// The keys of a union whose variants are each one required key, as serde writes enums.
 fn variants<'s>(branches: &[&'s Map<String, Json>]) -> Option<Vec<&'s str>> {
     let mut keys = Vec::new();
-    for branch in branches.iter().filter(|branch| kinds_of(branch).iter().any(|kind| *kind == "object")) {
+    for branch in branches.iter().filter(|branch| kinds_of(branch).contains(&"object")) {
         let [key] = list(branch, "required") else { return None };
         let only = branch.get("properties").and_then(Json::as_object).is_some_and(|properties| properties.len() == 1);
         keys.push(key.as_str().filter(|_| only)?);

@@ -92,6 +92,64 @@ fn documents_are_parted_as_yaml_parts_them() {
     assert_eq!(names("--- {kind: Plan, name: a}\n--- {kind: Plan, name: b}\n"), "a,b");
 }
 
+#[test]
+fn no_pattern_takes_more_than_a_moment() {
+    let patterns = [
+        "a: ",
+        "- ",
+        "? ",
+        "[",
+        "{",
+        "{a: ",
+        "a\n",
+        "a b ",
+        "\"a\" ",
+        "'",
+        "\"",
+        "|\n ",
+        ">\n",
+        "&a ",
+        "*a ",
+        "!!str ",
+        "#\n",
+        "# ",
+        "\n",
+        " ",
+        "\t",
+        "a: b\n",
+        "- a\n",
+        "---\n",
+        "...\n",
+        "%a\n",
+        "a: |\n  b\n",
+        "a: &a b\n",
+        "k: [a, b]\n",
+        "a,",
+        "[a]: ",
+        "\u{e9}",
+        "\\",
+        "<<: ",
+        "a: {b: c}\n",
+        "  - a\n",
+    ];
+    let mut slow = Vec::new();
+    for pattern in patterns {
+        for before in ["", "kind: Plan\nname: \"", "kind: Plan\nname: [", "kind: Plan\nname: "] {
+            let text = format!("{before}{}", pattern.repeat((64 << 10) / pattern.len()));
+            for name in ["a.yaml", "a.json"] {
+                let start = Instant::now();
+                let loaded = loaded(name, text.clone());
+                drop(schemas::render::text(&loaded.faults, false));
+                let _ = schemas::format::format(&Input::new(name, text.clone()));
+                if start.elapsed() > Duration::from_secs(3) {
+                    slow.push(format!("{before:?} {pattern:?} {name} {:?}", start.elapsed()));
+                }
+            }
+        }
+    }
+    assert!(slow.is_empty(), "{}", slow.join("\n"));
+}
+
 /// A generator that needs no crate: the same bytes each time.
 fn next(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;

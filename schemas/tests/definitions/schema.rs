@@ -65,3 +65,16 @@ fn it_knows_words_units_defaults_unions_and_plugins() {
     assert_eq!(definitions["plugin.cache"]["description"], "Keeps answers.");
     assert_eq!(definitions["Api"]["required"], json!(["info", "inbound", "proxy"]));
 }
+
+#[test]
+fn every_example_fits_the_schema_and_a_wrong_one_does_not() {
+    let schema = schemas::Schema::new(json_schema(&[]));
+    for document in crate::examples::all().documents {
+        let tree = document.places.tree().unwrap();
+        let found = schema.findings(document.places.source().unwrap().text(), &tree);
+        assert!(found.is_empty(), "{} {}: {found:#?}", document.file, document.id);
+    }
+    let wrong = "kind: Api\ninfo: {name: a}\ninbound: {match: /}\nproxy: {http: {upstream: a}, timeot: 1s, grpc: {upstream: a}}\n";
+    let tree = schemas::yaml::read(wrong, schemas::Span::new(0, wrong.len())).root.unwrap();
+    assert!(!schema.findings(wrong, &tree).is_empty());
+}
