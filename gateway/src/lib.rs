@@ -1,6 +1,12 @@
-//! The gateway.
+//! The gateway: definitions become routes, requests go through them.
+//!
+//! Floors, top down; a file imports only lower ones: `app`, `admin`, `reload`, `listen`, `compile`, `serve`, `route`, `target`, `upstream`, and
+//! leaves that do not import each other.
+pub mod compile;
+pub mod digest;
 pub mod http1;
 pub mod params;
+pub mod proxy;
 pub mod registry;
 pub mod render;
 pub mod route;
@@ -9,4 +15,6 @@ pub mod serve;
 pub mod settings;
 pub mod source;
 pub mod strategy;
+pub mod target;
 pub mod telemetry;
+pub mod upstream;

@@ -1,4 +1,5 @@
 //! Which Api a request belongs to.
+pub mod api;
 pub mod build;
 pub mod host;
 pub mod path;

@@ -133,9 +133,12 @@ pub trait Spawn: Send + Sync {
     fn background(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>);
 }
 
+/// Forgets one key, or all; says how many were forgotten.
+pub type Purge = Box<dyn Fn(Option<&[u8]>) -> u64 + Send + Sync>;
+
 /// What caches hold, so that an operator can purge it.
 pub trait CacheIndex: Send + Sync {
-    fn register(&self, key: StateKey, purge: Box<dyn Fn(Option<&[u8]>) -> u64 + Send + Sync>);
+    fn register(&self, key: StateKey, purge: Purge);
 }
 
 /// Scripts compiled at load.

@@ -38,8 +38,26 @@ pub struct Exchange {
     pub caller: Option<Arc<Caller>>,
     /// Ring to ring, by type; may hold guards.
     pub notes: Notes,
+    /// Sends informational answers, where the client's protocol has them.
+    pub early: Option<Box<dyn Early>>,
+    /// The client asks for another protocol.
+    pub upgrade: Option<Upgrade>,
     /// What belongs to the worker that this exchange runs on.
     pub local: Rc<Local>,
+}
+
+/// Sends answers such as 103 before the final one.
+pub trait Early {
+    /// False where it cannot be sent: the client's protocol has none, or the final answer has begun.
+    fn send(&self, status: StatusCode, headers: &HeaderMap) -> bool;
+}
+
+/// A client that asks to leave HTTP, as WebSocket does.
+pub struct Upgrade {
+    /// The protocols it offers, as it wrote them.
+    pub protocol: http::HeaderValue,
+    /// What it sends after its head. It comes only once the answer of 101 has gone out.
+    pub bytes: crate::body::BoxBody,
 }
 
 /// What every exchange of a route shares.
@@ -150,6 +168,8 @@ impl Exchange {
             vars: self.vars.clone(),
             caller: self.caller.clone(),
             notes: Notes::default(),
+            early: None,
+            upgrade: None,
             local: self.local.clone(),
         }
     }

@@ -37,6 +37,8 @@ pub fn exchange(request: http::Request<Body>) -> Exchange {
         vars: Vec::new(),
         caller: None,
         notes: Default::default(),
+        early: None,
+        upgrade: None,
         local: Default::default(),
     }
 }

@@ -59,23 +59,16 @@ impl Value {
         match self {
             Self::Null => expression::Value::Null,
             Self::Bool(it) => (*it).into(),
-            Self::Number(it) => number(it),
+            Self::Number(it) => match it.parse::<i64>() {
+                Ok(it) => it.into(),
+                // A longer one keeps its digits.
+                Err(_) => expression::Value::Spelt(it.as_ref().into()),
+            },
             Self::Text(it) => it.as_ref().into(),
             Self::List(it) => expression::Value::list(it.iter().map(Value::view).collect()),
             Self::Map(it) => expression::Value::map(it.iter().map(|(key, it)| (key.as_ref(), it.view()))),
             Self::Json(it) => it.clone().into(),
         }
-    }
-}
-
-/// A number that 64 bits hold as it is; a longer one as JSON, so that its digits go out again.
-fn number(text: &str) -> expression::Value<'_> {
-    if let Ok(it) = text.parse::<i64>() {
-        return it.into();
-    }
-    match crate::json::JsonView::parse(bytes::Bytes::copy_from_slice(text.as_bytes())) {
-        Ok(it) => it.into(),
-        Err(_) => expression::Value::Null,
     }
 }
 

@@ -32,18 +32,28 @@ impl Listed {
 
 /// Follows the listed nodes. Names are resolved on `background`, for as long as somebody holds the receiver.
 ///
-/// A name that cannot be resolved keeps its last addresses; `refused` says which addresses may not be called.
-pub fn follow(listed: Vec<Listed>, background: Option<&Handle>, tell: impl Fn(&str) + Send + 'static) -> watch::Receiver<Nodes> {
+/// A name that cannot be resolved keeps its last addresses. What a name resolves to is asked of `allows`.
+pub fn follow(
+    listed: Vec<Listed>,
+    background: Option<&Handle>,
+    allows: impl Fn(&SocketAddr) -> Result<(), String> + Send + 'static,
+    tell: impl Fn(&str) + Send + 'static,
+) -> watch::Receiver<Nodes> {
     let known: Vec<_> = listed.iter().filter_map(|it| Some(it.node(it.address()?))).collect();
     let all_known = known.len() == listed.len();
     let (sender, receiver) = watch::channel::<Nodes>(known.into());
     if let (false, Some(background)) = (all_known, background) {
-        background.spawn(resolve_for_ever(listed, sender, tell));
+        background.spawn(resolve_for_ever(listed, sender, allows, tell));
     }
     receiver
 }
 
-async fn resolve_for_ever(listed: Vec<Listed>, sender: watch::Sender<Nodes>, tell: impl Fn(&str)) {
+async fn resolve_for_ever(
+    listed: Vec<Listed>,
+    sender: watch::Sender<Nodes>,
+    allows: impl Fn(&SocketAddr) -> Result<(), String>,
+    tell: impl Fn(&str),
+) {
     let mut last: Vec<Vec<Arc<Node>>> = listed.iter().map(|it| it.address().map(|at| it.node(at)).into_iter().collect()).collect();
     loop {
         let mut failed = false;
@@ -53,7 +63,9 @@ async fn resolve_for_ever(listed: Vec<Listed>, sender: watch::Sender<Nodes>, tel
             }
             match tokio::net::lookup_host(it.authority.as_str()).await {
                 Ok(found) => {
-                    let mut found: Vec<_> = found.collect();
+                    let refused =
+                        |at: &SocketAddr| allows(at).map_err(|why| tell(&format!("{} is not called: {why}", it.authority))).is_ok();
+                    let mut found: Vec<_> = found.filter(refused).collect();
                     found.sort();
                     found.dedup();
                     // A node that is still there stays the same one, with its connections.
@@ -97,13 +109,13 @@ mod tests {
 
     #[test]
     fn addresses_are_there_at_once() {
-        let nodes = follow(vec![listed("127.0.0.1:1"), listed("[::1]:2")], None, |_| ());
+        let nodes = follow(vec![listed("127.0.0.1:1"), listed("[::1]:2")], None, |_| Ok(()), |_| ());
         assert_eq!(nodes.borrow().iter().map(|it| it.address.to_string()).collect::<Vec<_>>(), ["127.0.0.1:1", "[::1]:2"]);
     }
 
     #[tokio::test]
     async fn a_name_becomes_its_addresses() {
-        let mut nodes = follow(vec![listed("127.0.0.1:1"), listed("localhost:2")], Some(&Handle::current()), |_| ());
+        let mut nodes = follow(vec![listed("127.0.0.1:1"), listed("localhost:2")], Some(&Handle::current()), |_| Ok(()), |_| ());
         nodes.changed().await.unwrap();
         let nodes = nodes.borrow();
         assert_eq!(nodes[0].address.to_string(), "127.0.0.1:1");

@@ -1,9 +1,7 @@
 //! Definitions in a folder of the file system, watched.
 use std::{
     collections::HashMap,
-    fs,
-    hash::{BuildHasher, Hasher},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -98,7 +96,7 @@ impl Dir {
             files.push(File { name, text });
         }
         self.known = known;
-        let digest = digest(&files);
+        let digest = crate::digest::of(files.iter().flat_map(|it| [it.name.as_bytes(), &it.text]));
         self.last = Some(digest);
         Ok(Snapshot { revision: format!("{digest:032x}").into(), files })
     }
@@ -191,21 +189,6 @@ fn scan(root: &Path) -> io::Result<Vec<(Box<str>, PathBuf, Print)>> {
     }
     found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
     Ok(found)
-}
-
-/// Tells snapshots apart, and is the same everywhere for the same files; resists nobody.
-fn digest(files: &[File]) -> u128 {
-    let one = |seed| {
-        let mut it = foldhash::fast::FixedState::with_seed(seed).build_hasher();
-        for file in files {
-            it.write_usize(file.name.len());
-            it.write(file.name.as_bytes());
-            it.write_usize(file.text.len());
-            it.write(&file.text);
-        }
-        it.finish()
-    };
-    (u128::from(one(2)) << 64) | u128::from(one(1))
 }
 
 fn inode(meta: &fs::Metadata) -> u64 {

@@ -1,0 +1,455 @@
+//! Definitions become a route table; what did not change is kept.
+pub mod api;
+mod calls;
+pub mod egress;
+mod judge;
+pub mod rings;
+mod secrets;
+mod states;
+mod told;
+mod upstreams;
+mod validate;
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use contract::{catalog::Entry, env::Spawn, exchange::NodeInfo};
+use http::uri::Authority;
+use schemas::{Broken, Definition, Document, Fault, Id, Input, Kind, v1};
+use tokio::runtime::Handle;
+
+use self::told::Told;
+pub use self::{egress::Egress, states::StateKeeper};
+use crate::{
+    route::{
+        api::{At, Route, Served},
+        build,
+        table::Table,
+    },
+    settings::{
+        limits::Limits,
+        secret::{Secret, SecretsPolicy},
+    },
+    telemetry::{log::Log, metrics::GatewayMetrics},
+    upstream::Upstream,
+};
+
+/// What compiling needs of the gateway; lives as long as it.
+pub struct Workshop {
+    pub plugins: &'static [Entry],
+    pub metrics: Arc<GatewayMetrics>,
+    pub states: StateKeeper,
+    pub spawn: Arc<dyn Spawn>,
+    pub log: Log,
+    pub egress: Egress,
+    pub limits: Limits,
+    pub node: Arc<NodeInfo>,
+    pub policy: SecretsPolicy,
+    /// How many workers share an upstream's limits.
+    pub threads: usize,
+    /// Names are resolved and nodes followed here; without it, nothing is started.
+    pub background: Option<Handle>,
+    /// Secrets are not looked up: only the shape is checked.
+    pub without_secrets: bool,
+    /// Seconds since 1970, of the day on which this gateway started.
+    pub first_seen: u64,
+    /// The folder of `allium.yaml`.
+    pub root: std::path::PathBuf,
+}
+
+/// Definitions that fit together, ready to serve. Never changed, only replaced.
+pub struct Snapshot {
+    pub revision: Box<str>,
+    pub documents: Vec<Arc<Document>>,
+    pub served: Arc<Served>,
+    pub routes: HashMap<Id, Kept>,
+    upstreams: BTreeMap<Box<str>, Arc<Upstream>>,
+    urls: HashMap<Authority, Arc<Upstream>>,
+}
+
+/// A route with what the next compilation needs to keep it.
+#[derive(Clone)]
+pub struct Kept {
+    compiled: Arc<api::Compiled>,
+    /// Warnings and names in use, told again without compiling again.
+    faults: Arc<[Fault]>,
+    used: Arc<[Box<str>]>,
+}
+
+/// How a compilation ended.
+pub struct Outcome {
+    /// All documents that have no fault, if they fit together.
+    pub snapshot: Option<Snapshot>,
+    pub faults: Vec<Fault>,
+    /// The documents that have faults.
+    pub broken: HashSet<Id>,
+}
+
+/// One compilation.
+pub struct Compiler<'a> {
+    pub plugins: &'static [Entry],
+    pub metrics: &'a GatewayMetrics,
+    pub states: &'a StateKeeper,
+    pub spawn: Arc<dyn Spawn>,
+    pub log: &'a Log,
+    pub egress: &'a Egress,
+    pub limits: &'a Limits,
+    pub node: Arc<NodeInfo>,
+    pub threads: usize,
+    pub background: Option<&'a Handle>,
+    pub first_seen: u64,
+    pub apis: HashMap<(&'a str, &'a str), &'a v1::Api>,
+    /// `None` for one that has faults.
+    pub upstreams: BTreeMap<Box<str>, Option<Arc<Upstream>>>,
+    presets: BTreeMap<&'a str, (&'a Document, &'a v1::Preset)>,
+    policy: &'a SecretsPolicy,
+    without_secrets: bool,
+    urls: RefCell<HashMap<Authority, Arc<Upstream>>>,
+    former_urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
+    used: RefCell<HashSet<Box<str>>>,
+}
+
+/// The JSON Schemas of the plugins, for the check of their configs.
+pub fn plugin_schemas(plugins: &[Entry]) -> schemas::Plugins {
+    schemas::Plugins::new(plugins.iter().map(|it| (it.name, serde_json::Value::from((it.schema)()))))
+        .known(rings::NOT_BUILT.iter().copied())
+}
+
+/// Reads files into documents; every fault of every file at once.
+pub fn load(inputs: Vec<Input>, plugins: &schemas::Plugins, root: &std::path::Path) -> schemas::Loaded {
+    schemas::load(inputs, &schemas::Options { judge: Some(&judge::judge), plugins: Some(plugins), root: Some(root), threads: 0 })
+}
+
+/// Compiles documents into a snapshot. `former` lends what did not change; `broken` are documents that could not even be read.
+pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, broken: &[Broken], former: Option<&Snapshot>) -> Outcome {
+    let mut faults = Vec::new();
+    let mut bad: HashSet<Id> = HashSet::new();
+    let documents = unique(documents, &mut faults, &mut bad);
+    let mut world = Compiler::new(shop, &documents, former);
+    for it in broken {
+        // A name that is there but unreadable is not an unknown name.
+        if let (Some(Kind::Upstream), Some(name)) = (it.kind, &it.name) {
+            world.upstreams.entry(name.as_str().into()).or_insert(None);
+        }
+    }
+    world.compile_upstreams(&documents, former, &mut faults, &mut bad);
+
+    let preset_digests: u128 = presets_digest(&world);
+    let mut routes: HashMap<Id, Kept> = HashMap::with_capacity(documents.len());
+    for document in &documents {
+        let Definition::Api(it) = &document.message else { continue };
+        let digest = world.api_digest(document, it, preset_digests);
+        if let Some(kept) = former.and_then(|it| it.routes.get(&document.id)).filter(|it| it.compiled.route.digest == digest) {
+            faults.extend(kept.faults.iter().cloned());
+            world.used.borrow_mut().extend(kept.used.iter().cloned());
+            // Upstreams of URLs are kept by whoever uses them.
+            for it in kept.used.iter() {
+                if let Some(authority) = it.strip_prefix("url:").and_then(|it| it.parse::<Authority>().ok()) {
+                    world.url_upstream(&authority);
+                }
+            }
+            routes.insert(document.id.clone(), kept.clone());
+            continue;
+        }
+        let used_before = std::mem::take(&mut *world.used.borrow_mut());
+        let told = Told::new(document);
+        let compiled = api::api(&world, &told, document, it, digest);
+        let own = told.into_faults();
+        let used_now = std::mem::replace(&mut *world.used.borrow_mut(), used_before);
+        world.used.borrow_mut().extend(used_now.iter().cloned());
+        match compiled {
+            Some(it) if !own.iter().any(Fault::is_error) => {
+                let kept = Kept { compiled: Arc::new(it), faults: own.iter().cloned().collect(), used: used_now.into_iter().collect() };
+                routes.insert(document.id.clone(), kept);
+            }
+            _ => drop(bad.insert(document.id.clone())),
+        }
+        faults.extend(own);
+    }
+    let table = table(&documents, &routes, &mut faults, &mut bad);
+    let unmatched = world.unmatched(&documents, &mut faults, &mut bad);
+    world.check_plans(&documents, &mut faults, &mut bad);
+    world.unused(&documents, &mut faults);
+    sort(&mut faults);
+
+    let Compiler { upstreams, urls, .. } = world;
+    let snapshot = table.filter(|_| bad.is_empty()).map(|table| Snapshot {
+        revision: revision.into(),
+        served: Arc::new(Served { table, unmatched }),
+        routes,
+        upstreams: upstreams.into_iter().filter_map(|(name, it)| Some((name, it?))).collect(),
+        urls: urls.into_inner(),
+        documents,
+    });
+    if snapshot.is_some() {
+        shop.states.settle();
+    }
+    Outcome { snapshot, faults, broken: bad }
+}
+
+/// By file and place, each only once: a fault of a Preset is found by every Api that uses it.
+pub fn sort(faults: &mut Vec<Fault>) {
+    faults.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
+    faults
+        .dedup_by(|a, b| a.file == b.file && a.line == b.line && a.column == b.column && a.message == b.message && a.pointer == b.pointer);
+}
+
+/// Names are unique among documents of a kind.
+fn unique(documents: Vec<Arc<Document>>, faults: &mut Vec<Fault>, bad: &mut HashSet<Id>) -> Vec<Arc<Document>> {
+    let mut seen: HashMap<Id, Arc<Document>> = HashMap::with_capacity(documents.len());
+    let mut kept = Vec::with_capacity(documents.len());
+    for it in documents {
+        match seen.get(&it.id) {
+            None => {
+                seen.insert(it.id.clone(), it.clone());
+                kept.push(it);
+            }
+            Some(first) => {
+                let pointer = it.id.kind.name_pointer();
+                let place = first.places.fault(pointer, "", "");
+                let message = format!("{} is defined twice", it.id);
+                faults.push(
+                    it.places
+                        .fault(pointer, "repeated-name", message)
+                        .help(format!("the first one stands in {}:{}", place.file, place.line)),
+                );
+                bad.insert(it.id.clone());
+            }
+        }
+    }
+    kept
+}
+
+fn presets_digest(world: &Compiler<'_>) -> u128 {
+    let all: Vec<[u8; 16]> = world.presets.values().map(|(it, _)| it.digest.to_be_bytes()).collect();
+    crate::digest::of(all.iter().map(<[u8; 16]>::as_slice))
+}
+
+fn table(documents: &[Arc<Document>], routes: &HashMap<Id, Kept>, faults: &mut Vec<Fault>, bad: &mut HashSet<Id>) -> Option<Table<At>> {
+    let mut entries = Vec::new();
+    let mut owners = Vec::new();
+    for document in documents {
+        let Some(kept) = routes.get(&document.id) else { continue };
+        let it = &kept.compiled;
+        for (pattern, written) in it.patterns.iter().enumerate() {
+            let any_method = written.methods().is_empty();
+            let value = At { route: it.route.clone(), pattern, any_method };
+            entries.push(build::Entry { pattern: written.clone(), has_when: it.route.when.is_some(), order: it.order, value });
+            owners.push((document, pattern));
+        }
+    }
+    match Table::build(entries) {
+        Ok(it) => Some(it),
+        Err(conflicts) => {
+            for it in conflicts {
+                let ((first, first_at), (second, second_at)) = (owners[it.first], owners[it.second]);
+                let place = |document: &Document, at: usize| {
+                    let pointer = format!("/inbound/match/{at}");
+                    document.places.fault(&pointer, "route-conflict", it.reason.message())
+                };
+                let other = place(first, first_at);
+                let help = format!("the other is {} in {}:{}", first.id, other.file, other.line);
+                faults.push(place(second, second_at).help(help));
+                bad.insert(second.id.clone());
+            }
+            None
+        }
+    }
+}
+
+impl<'a> Compiler<'a> {
+    fn new(shop: &'a Workshop, documents: &'a [Arc<Document>], former: Option<&'a Snapshot>) -> Self {
+        let mut apis = HashMap::new();
+        let mut presets = BTreeMap::new();
+        for document in documents {
+            match &document.message {
+                Definition::Api(it) => {
+                    drop(apis.insert((document.message.name(), document.message.version().unwrap_or(api::NO_VERSION)), &**it))
+                }
+                Definition::Preset(it) => drop(presets.insert(document.message.name(), (&**document, &*it as &v1::Preset))),
+                _ => (),
+            }
+        }
+        Self {
+            plugins: shop.plugins,
+            metrics: &shop.metrics,
+            states: &shop.states,
+            spawn: shop.spawn.clone(),
+            log: &shop.log,
+            egress: &shop.egress,
+            limits: &shop.limits,
+            node: shop.node.clone(),
+            threads: shop.threads,
+            background: shop.background.as_ref(),
+            first_seen: shop.first_seen,
+            apis,
+            upstreams: BTreeMap::new(),
+            presets,
+            policy: &shop.policy,
+            without_secrets: shop.without_secrets,
+            urls: RefCell::default(),
+            former_urls: former.map(|it| &it.urls),
+            used: RefCell::default(),
+        }
+    }
+
+    fn compile_upstreams(
+        &mut self,
+        documents: &[Arc<Document>],
+        former: Option<&Snapshot>,
+        faults: &mut Vec<Fault>,
+        bad: &mut HashSet<Id>,
+    ) {
+        for document in documents {
+            let Definition::Upstream(it) = &document.message else { continue };
+            let known = former.and_then(|former| former.upstreams.get(it.name.as_str())).filter(|it| it.digest == document.digest);
+            // One that reads the environment may read something else now.
+            let reads = it
+                .nodes
+                .iter()
+                .any(|it| matches!(it.address.as_ref().and_then(|it| it.written.as_ref()), Some(v1::address::Written::Env(_))));
+            let made = match known.filter(|_| !reads) {
+                Some(it) => Some(it.clone()),
+                None => {
+                    let told = Told::new(document);
+                    let made = upstreams::upstream(self, &told, it, document.digest);
+                    let own = told.into_faults();
+                    if made.is_none() || own.iter().any(Fault::is_error) {
+                        bad.insert(document.id.clone());
+                    }
+                    faults.extend(own);
+                    made
+                }
+            };
+            self.upstreams.insert(it.name.as_str().into(), made);
+        }
+    }
+
+    /// Everything that a route is made from, in one number.
+    fn api_digest(&self, document: &Document, it: &v1::Api, presets: u128) -> u128 {
+        let mut parts: Vec<Vec<u8>> = vec![document.digest.to_be_bytes().to_vec(), presets.to_be_bytes().to_vec()];
+        if let Some(v1::call::Target::Http(http)) = it.proxy.as_ref().and_then(|it| it.target.as_ref())
+            && let Some(found) = self.upstreams.get(http.upstream.as_str())
+        {
+            // By identity: another object with the same definition is another upstream.
+            parts.push((found.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize)).to_be_bytes().to_vec());
+        }
+        if let Some(it) = it.info.as_ref().and_then(|it| it.lifecycle.as_ref()).and_then(|it| it.successor.as_ref())
+            && let Some(other) = self.apis.get(&(it.name.as_str(), it.version.as_deref().unwrap_or(api::NO_VERSION)))
+        {
+            parts.extend(other.inbound.iter().flat_map(|it| &it.r#match).map(|it| it.clone().into_bytes()));
+        }
+        let secrets = document.message.bytes();
+        if secrets.windows(7).any(|it| it == b"secret(") || secrets.windows(4).any(|it| it == b"file") {
+            // What stands elsewhere may have changed: made anew each time.
+            parts.push(
+                std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |it| it.as_nanos()).to_be_bytes().to_vec(),
+            );
+        }
+        crate::digest::of(parts.iter().map(Vec::as_slice))
+    }
+
+    fn unmatched(&self, documents: &[Arc<Document>], faults: &mut Vec<Fault>, bad: &mut HashSet<Id>) -> Arc<Route> {
+        // Without such a Preset there is no document to tell faults of, and none to tell.
+        let document = self.presets.get(rings::UNMATCHED).map(|(it, _)| *it).or_else(|| documents.first().map(|it| &**it));
+        let Some(document) = document else { return api::nothing(self) };
+        let told = Told::new(document);
+        let it = api::unmatched(self, &told);
+        let own = told.into_faults();
+        if own.iter().any(Fault::is_error) {
+            bad.insert(document.id.clone());
+        }
+        faults.extend(own);
+        it
+    }
+
+    fn check_plans(&self, documents: &[Arc<Document>], faults: &mut Vec<Fault>, bad: &mut HashSet<Id>) {
+        let plans: HashSet<&str> = documents.iter().filter(|it| it.id.kind == Kind::Plan).map(|it| it.message.name()).collect();
+        for document in documents {
+            if let Definition::App(it) = &document.message
+                && let Some(plan) = it.plan.as_deref().filter(|it| !plans.contains(it))
+            {
+                let fault = document.places.fault("/plan", "unknown-reference", format!("there is no Plan named '{plan}'"));
+                faults.push(match schemas::nearest(plan, plans.iter().copied()) {
+                    Some(near) => fault.help(format!("did you mean '{near}'?")),
+                    None => fault,
+                });
+                bad.insert(document.id.clone());
+            }
+        }
+    }
+
+    /// Warns of what nobody uses: most often a name that is spelt otherwise elsewhere.
+    fn unused(&self, documents: &[Arc<Document>], faults: &mut Vec<Fault>) {
+        let used = self.used.borrow();
+        for document in documents {
+            let name = document.message.name();
+            let idle = match document.id.kind {
+                Kind::Upstream => !used.contains(name),
+                Kind::Preset => name != rings::DEFAULT && name != rings::UNMATCHED && !used.contains(format!("preset:{name}").as_str()),
+                _ => false,
+            };
+            if idle {
+                let message = format!("nothing uses the {} '{name}'", document.id.kind);
+                faults.push(document.places.fault(document.id.kind.name_pointer(), "unused", message).warning());
+            }
+        }
+    }
+
+    pub fn preset(&self, name: &str) -> Option<(&'a Document, &'a v1::Preset)> {
+        self.presets.get(name).copied()
+    }
+
+    pub fn presets(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.presets.keys().copied()
+    }
+
+    pub fn used(&self, upstream: &str) {
+        self.used.borrow_mut().insert(upstream.into());
+    }
+
+    pub fn used_preset(&self, name: &str) {
+        self.used.borrow_mut().insert(format!("preset:{name}").into());
+    }
+
+    /// The upstream of a URL's host; the same one for the same host, and over reloads.
+    pub fn url_upstream(&self, authority: &Authority) -> Arc<Upstream> {
+        self.used.borrow_mut().insert(format!("url:{authority}").into());
+        if let Some(it) = self.urls.borrow().get(authority) {
+            return it.clone();
+        }
+        let former = self.former_urls.and_then(|it| it.get(authority)).cloned();
+        let it = former.unwrap_or_else(|| upstreams::of_url(self, authority, 0));
+        self.urls.borrow_mut().insert(authority.clone(), it.clone());
+        it
+    }
+
+    /// An environment variable that definitions may read.
+    pub fn variable(&self, name: &str) -> Result<String, String> {
+        if self.without_secrets {
+            return Ok("127.0.0.1:1".to_owned());
+        }
+        let it = self.policy.resolve(&Secret::Env(name.to_owned()))?;
+        String::from_utf8(it.reveal().to_vec()).map_err(|_| format!("`{name}` is not UTF-8"))
+    }
+
+    /// A secret by its name: an environment variable that definitions may read.
+    pub fn secret(&self, name: &str) -> Result<String, String> {
+        self.variable(name)
+    }
+}
+
+impl Snapshot {
+    /// Every upstream that it can call, by name.
+    pub fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.values().chain(self.urls.values())
+    }
+
+    /// Where a request of a route begins.
+    pub fn route(&self, id: &Id) -> Option<&Arc<Route>> {
+        self.routes.get(id).map(|it| &it.compiled.route)
+    }
+}

@@ -1,0 +1,236 @@
+//! `plugins` becomes a chain: presets expanded, each ring configured with what the gateway lends it.
+use std::{cell::Cell, collections::HashMap, sync::Arc};
+
+use contract::{
+    catalog::RingNotes,
+    env::{Env, StateKey, SystemClock},
+    expression::{Expression, Names, Place},
+    onion::{MOST_RINGS, Ring, RingKind},
+};
+use schemas::{Document, nearest, v1};
+
+use super::{Compiler, told::Told, validate::Validate};
+
+/// The Preset that is put outside every Api's own plugins.
+pub const DEFAULT: &str = "default";
+/// The Preset that wraps answers where no Api was found.
+pub const UNMATCHED: &str = "unmatched";
+/// The place of validation in the list.
+pub const VALIDATE: &str = "validate";
+/// Plugins of the format that this build does not have.
+pub const NOT_BUILT: &[&str] = &[
+    "any-auth",
+    "app-signature",
+    "basic-auth",
+    "cache",
+    "canary",
+    "compress",
+    "concurrency",
+    "csrf",
+    "dead-letter",
+    "desensitize",
+    "forward-auth",
+    "idempotency",
+    "jsonp",
+    "jwt",
+    "key-auth",
+    "lua",
+    "mirror",
+    "pace",
+    "rate-limit",
+    "token-inject",
+    "upload-guard",
+    "waf",
+];
+
+/// One ring as it was written, with presets expanded.
+pub struct Written<'a> {
+    pub ring: &'a v1::Ring,
+    /// The document that it stands in: the Api's own, or a Preset's.
+    pub document: &'a Document,
+    /// Where in it.
+    pub pointer: String,
+    /// The name of the Preset that it came from.
+    pub preset: Option<&'a str>,
+}
+
+/// Expands `plugins` of an Api, the Preset `default` first.
+pub fn expand<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, list: &'a [v1::Ring], defaults: bool) -> Vec<Written<'a>> {
+    let mut all = Vec::new();
+    if defaults && let Some(preset) = world.preset(DEFAULT) {
+        add(world, told, preset, &mut vec![DEFAULT], &mut all);
+    }
+    for (at, ring) in list.iter().enumerate() {
+        one(world, told, document, ring, format!("/plugins/{at}"), None, &mut Vec::new(), &mut all);
+    }
+    all
+}
+
+/// The rings of one Preset alone.
+pub fn expand_preset<'a>(world: &Compiler<'a>, told: &Told<'_>, name: &'a str) -> Vec<Written<'a>> {
+    let mut all = Vec::new();
+    if let Some(preset) = world.preset(name) {
+        add(world, told, preset, &mut vec![name], &mut all);
+    }
+    all
+}
+
+fn add<'a>(
+    world: &Compiler<'a>,
+    told: &Told<'_>,
+    preset: (&'a Document, &'a v1::Preset),
+    inside: &mut Vec<&'a str>,
+    all: &mut Vec<Written<'a>>,
+) {
+    let (document, preset) = preset;
+    for (at, ring) in preset.plugins.iter().enumerate() {
+        one(world, told, document, ring, format!("/plugins/{at}"), Some(&preset.name), inside, all);
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn one<'a>(
+    world: &Compiler<'a>,
+    told: &Told<'_>,
+    document: &'a Document,
+    ring: &'a v1::Ring,
+    pointer: String,
+    preset: Option<&'a str>,
+    inside: &mut Vec<&'a str>,
+    all: &mut Vec<Written<'a>>,
+) {
+    let Some(name) = ring.r#use.as_deref() else {
+        all.push(Written { ring, document, pointer, preset });
+        return;
+    };
+    let at = format!("{pointer}/use");
+    let fault = |message: String, help: String| {
+        // A Preset's own fault is told in the Preset.
+        let it = document.places.fault(&at, "unknown-reference", message);
+        told.push(if help.is_empty() { it } else { it.help(help) });
+    };
+    if inside.contains(&name) {
+        return fault(format!("the Preset '{name}' contains itself: {} → {name}", inside.join(" → ")), String::new());
+    }
+    world.used_preset(name);
+    let Some(found) = world.preset(name) else {
+        let near = nearest(name, world.presets())
+            .map_or("write one: `kind: Preset`, with `plugins`".to_owned(), |it| format!("did you mean '{it}'?"));
+        return fault(format!("there is no Preset named '{name}'"), near);
+    };
+    if ring.when.is_some() {
+        return told.push(
+            document
+                .places
+                .key_fault(&format!("{pointer}/when"), "no-meaning", "a Preset takes no `when`")
+                .help("put `when` on the plugins inside it"),
+        );
+    }
+    inside.push(name);
+    add(world, told, found, inside, all);
+    inside.pop();
+}
+
+/// What is known of a ring that was built, for `explain` and for the checks of order.
+pub struct Built {
+    pub ring: Ring,
+    pub notes: RingNotes,
+}
+
+/// Builds the rings of one route, outermost first. Faults are told where the ring was written.
+pub fn build<'a>(
+    world: &Compiler<'a>,
+    told: &Told<'_>,
+    owner: &str,
+    written: &[Written<'a>],
+    names: &Names<'_>,
+    validate: &mut Option<Validate>,
+) -> Vec<Ring> {
+    let mut rings: Vec<Built> = Vec::new();
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    for it in written {
+        let name = it.ring.name.as_str();
+        if name == VALIDATE {
+            match validate.take() {
+                Some(it) => rings.push(Built { ring: it.into_ring(), notes: RingNotes::default() }),
+                None if numbers.contains_key(VALIDATE) => told.push(it.document.places.fault(
+                    &it.pointer,
+                    "repeated",
+                    "validation has one place, and it stands further out already",
+                )),
+                // Nothing is declared, so there is nothing to validate.
+                None => (),
+            }
+            numbers.insert(VALIDATE, 1);
+            continue;
+        }
+        let number = numbers.entry(name).or_default();
+        *number += 1;
+        let authenticated = rings.iter().any(|it| it.notes.authenticates);
+        let names = Names { place: Place::Plugin, authenticated, secrets: true, ..*names };
+        rings.extend(configure(world, told, owner, it, *number, &names));
+    }
+    if let Some(it) = validate.take() {
+        rings.push(Built { ring: it.into_ring(), notes: RingNotes::default() });
+    }
+    if rings.len() > MOST_RINGS {
+        told.error("/plugins", "too-many", format!("{} rings; one Api has at most {MOST_RINGS}", rings.len()));
+        rings.truncate(MOST_RINGS);
+    }
+    rings.into_iter().map(|it| it.ring).collect()
+}
+
+fn configure(world: &Compiler<'_>, told: &Told<'_>, owner: &str, it: &Written<'_>, number: usize, names: &Names<'_>) -> Option<Built> {
+    let name = it.ring.name.as_str();
+    // A ring that stands in a Preset is told there.
+    let place = Told::new(it.document);
+    let entry = world.plugins.iter().find(|it| it.name == name)?;
+    let config: serde_json::Value =
+        it.ring.config.as_ref().and_then(|it| serde_json::from_str(&it.text).ok()).unwrap_or_else(|| serde_json::json!({}));
+    let pointer = format!("{}/{name}", it.pointer);
+    let digest = crate::digest::of([it.ring.config.as_ref().map_or("", |it| &it.text).as_bytes()].into_iter());
+    let env = Env {
+        scope: StateKey {
+            owner: owner.into(),
+            plugin: name.into(),
+            name: config.get("name").and_then(|it| it.as_str()).map_or_else(|| number.to_string(), str::to_owned).into(),
+            config: digest,
+        },
+        authenticated: names.authenticated,
+        meter: &world.metrics.registry,
+        clock: Arc::new(SystemClock),
+        spawn: world.spawn.clone(),
+        states: world.states,
+        caller: None,
+        store: None,
+        caches: None,
+        scripts: None,
+        rings: None,
+        knows_upstream: &|it| world.upstreams.contains_key(it),
+        names: *names,
+        reads: Cell::default(),
+        warnings: Default::default(),
+    };
+    let kind = (entry.build)(config, &env);
+    for warning in env.warnings.borrow().iter() {
+        place.plugin(&pointer, warning, true);
+    }
+    let mut reads = env.reads.get();
+    let when = it.ring.when.as_deref().and_then(|text| place.condition(&format!("{}/when", it.pointer), text, names));
+    if let Some(it) = &when {
+        reads = reads.and(it.reads());
+    }
+    if let Err(faults) = &kind {
+        faults.iter().for_each(|it| place.plugin(&pointer, it, false));
+    }
+    let failed = place.has_errors();
+    place.into_faults().into_iter().for_each(|it| told.push(it));
+    let kind = kind.ok().filter(|_| !failed)?;
+    Some(Built { ring: ring(name, kind, when, reads.body()), notes: entry.notes })
+}
+
+fn ring(name: &str, kind: RingKind, when: Option<Expression>, reads_body: bool) -> Ring {
+    // An error of evaluation does not pass: the ring is left out only on what is surely not true.
+    let when = when.map(|it| -> contract::onion::Condition { Box::new(move |ex| it.passes(&ex.scope()).unwrap_or(false)) });
+    Ring { name: name.into(), when, reads_body, kind }
+}

@@ -1,0 +1,181 @@
+//! An Upstream's definition becomes something that can be called.
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use http::uri::Authority;
+use schemas::{nearest, v1};
+
+use super::{Compiler, told::Told};
+use crate::{
+    http1::client::{Timeouts, permits::Limits},
+    proxy::{Proxy, http::Http},
+    registry::fixed::{self, Listed},
+    strategy,
+    upstream::Upstream,
+};
+
+/// Compiles one Upstream; `None` after faults.
+pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest: u128) -> Option<Arc<Upstream>> {
+    if it.discovery.is_some() {
+        told.not_built("/discovery", "discovery");
+    }
+    if it.tls.is_some() {
+        told.not_built("/tls", "TLS to backends");
+    }
+    if let Some(protocol) = it.protocol.as_deref().filter(|it| *it != "http1") {
+        told.not_built("/protocol", &format!("the protocol {protocol}"));
+    }
+    if it.health.is_some() {
+        told.not_built("/health", "health checking");
+    }
+    if it.breaker.is_some() {
+        told.not_built("/breaker", "the breaker");
+    }
+    let strategy = balance(told, it.balance.as_ref());
+    let mut listed = Vec::new();
+    for (at, node) in it.nodes.iter().enumerate() {
+        listed.extend(self::node(world, told, &format!("/nodes/{at}"), node));
+    }
+    if !it.nodes.is_empty() && it.nodes.iter().all(|it| it.weight == Some(0)) {
+        told.error("/nodes", "no-node", "every node has the weight 0, so none is ever asked");
+    }
+    let pool = it.pool.clone().unwrap_or_default();
+    let standard = Limits::default();
+    let limits = Limits {
+        max_idle: pool.max_idle.map_or(standard.max_idle, |it| it as usize),
+        idle_timeout: told.duration("/pool/idle_timeout", pool.idle_timeout.as_deref()).unwrap_or(standard.idle_timeout),
+        max_connections: pool.max_connections.map_or(standard.max_connections, |it| it as usize),
+    };
+    let timeouts = self::timeouts(told, it.timeouts.as_ref());
+    if told.has_errors() {
+        return None;
+    }
+    Some(build(world, &it.name, digest, strategy?, listed, limits, timeouts))
+}
+
+/// An upstream that a call gives as a URL of a single host.
+pub fn of_url(world: &Compiler<'_>, authority: &Authority, digest: u128) -> Arc<Upstream> {
+    let listed = vec![Listed { authority: authority.clone(), weight: 1, metadata: BTreeMap::new() }];
+    build(world, authority.as_str(), digest, (strategy::ALL[0].make)(), listed, Limits::default(), Timeouts::default())
+}
+
+fn build(
+    world: &Compiler<'_>,
+    name: &str,
+    digest: u128,
+    strategy: Arc<dyn contract::discovery::Strategy>,
+    listed: Vec<Listed>,
+    limits: Limits,
+    timeouts: Timeouts,
+) -> Arc<Upstream> {
+    let (log, upstream, egress) = (world.log.clone(), name.to_owned(), world.egress.clone());
+    let tell = move |message: &str| log.warn("upstream", format_args!("{message}"), &[("upstream", &upstream)]);
+    let nodes = fixed::follow(listed, world.background, move |at| egress.allows(at), tell);
+    let proxy = Proxy::Http(Http::new(limits, timeouts, world.threads));
+    let it = Upstream::new(name, digest, strategy, nodes, proxy, world.metrics.upstream_metrics(name));
+    if let Some(background) = world.background {
+        it.follow(background);
+    }
+    it
+}
+
+fn balance(told: &Told<'_>, it: Option<&v1::Balance>) -> Option<Arc<dyn contract::discovery::Strategy>> {
+    let standard = &strategy::ALL[0];
+    let Some(it) = it else { return Some((standard.make)()) };
+    for (pointer, given, what) in [
+        ("/balance/where", !it.r#where.is_empty(), "choosing nodes by metadata"),
+        ("/balance/sticky", it.sticky.is_some(), "keeping clients on their node"),
+        ("/balance/hash", it.hash.is_some(), "choosing nodes by a hash"),
+    ] {
+        if given {
+            told.not_built(pointer, what);
+        }
+    }
+    let name = it.policy.as_deref().unwrap_or(standard.name);
+    let found = strategy::ALL.iter().find(|it| it.name == name).map(|it| (it.make)());
+    if found.is_none() {
+        told.not_built("/balance/policy", &format!("the policy {name}"));
+    }
+    found
+}
+
+fn node(world: &Compiler<'_>, told: &Told<'_>, at: &str, it: &v1::Node) -> Option<Listed> {
+    use v1::address::Written;
+    let pointer = format!("{at}/address");
+    let (text, pointer) = match it.address.as_ref().and_then(|it| it.written.as_ref())? {
+        Written::Literal(it) => (it.clone(), pointer),
+        Written::Env(name) => {
+            let pointer = format!("{pointer}/env");
+            match world.variable(name) {
+                Ok(it) => (it, pointer),
+                Err(why) => {
+                    told.error(&pointer, "bad-reference", why);
+                    return None;
+                }
+            }
+        }
+    };
+    let authority = match authority(&text) {
+        Ok(it) => it,
+        Err(why) => {
+            told.error_help(&pointer, "bad-address", why, "write it like 10.0.0.1:8080, [::1]:8080 or orders.internal:8080");
+            return None;
+        }
+    };
+    let listed = Listed {
+        authority,
+        weight: it.weight.unwrap_or(1),
+        metadata: it.metadata.iter().map(|it| (it.name.as_str().into(), it.value.as_str().into())).collect(),
+    };
+    if let Some(address) = listed.address()
+        && let Err(why) = world.egress.allows(&address)
+    {
+        told.error_help(&pointer, "refused-address", why, "if that is meant, name it under `egress.allow` in the settings");
+        return None;
+    }
+    Some(listed)
+}
+
+/// Host and port, and nothing else.
+pub fn authority(text: &str) -> Result<Authority, &'static str> {
+    let it: Authority = text.parse().map_err(|_| "this is no host and port")?;
+    if it.as_str().contains('@') {
+        return Err("an address has no user name");
+    }
+    match it.port_u16() {
+        None | Some(0) => Err("a port is missing"),
+        Some(_) if it.host().is_empty() => Err("a host is missing"),
+        // What looks like an IPv4 address but is none would be resolved as a name, and fail later.
+        Some(_) if it.host().parse::<IpAddr>().is_err() && it.host().bytes().all(|it| it.is_ascii_digit() || it == b'.') => {
+            Err("this is no IPv4 address")
+        }
+        Some(_) => Ok(it),
+    }
+}
+
+fn timeouts(told: &Told<'_>, it: Option<&v1::Timeouts>) -> Timeouts {
+    let standard = Timeouts::default();
+    let Some(it) = it else { return standard };
+    let one = |pointer: &str, text: &Option<String>, or| match told.duration(pointer, text.as_deref()) {
+        Some(it) if it.is_zero() => {
+            told.error(pointer, "bad-unit", "no time at all is not enough for any call");
+            or
+        }
+        Some(it) => it,
+        None => or,
+    };
+    Timeouts {
+        connect: one("/timeouts/connect", &it.connect, standard.connect),
+        first_byte: one("/timeouts/first_byte", &it.first_byte, standard.first_byte),
+        idle: one("/timeouts/idle", &it.idle, standard.idle),
+    }
+}
+
+/// Tells that no Upstream has this name, and which near ones there are.
+pub fn unknown<'n>(told: &Told<'_>, pointer: &str, name: &str, known: impl Iterator<Item = &'n str>) {
+    let known: Vec<&str> = known.collect();
+    let message = format!("there is no Upstream named '{name}'");
+    match nearest(name, known.iter().copied()) {
+        Some(near) => told.error_help(pointer, "unknown-reference", message, format!("did you mean '{near}'?")),
+        None => told.error_help(pointer, "unknown-reference", message, "write one: `kind: Upstream`, with `nodes`"),
+    }
+}

@@ -1,0 +1,133 @@
+//! HTTP/1.1 to a backend, over this thread's pooled connections.
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    rc::Rc,
+    sync::{Arc, RwLock, Weak},
+    time::Instant,
+};
+
+use contract::{Body, discovery::Node, exchange::Early, exchange::Upgrade, local::Local};
+use http::{HeaderMap, Response, StatusCode};
+
+use super::message::{Failed, Request};
+use crate::http1::client::{
+    self, Call, Timeouts,
+    permits::{Limits, Permits},
+    pool::{Keeper, Pool},
+};
+
+/// The HTTP side of one upstream: its nodes' permits, for all threads.
+pub struct Http {
+    limits: Limits,
+    timeouts: Timeouts,
+    threads: usize,
+    /// By the node's address in memory; as long as the node lives.
+    permits: RwLock<HashMap<usize, (Weak<Node>, Arc<Permits>), foldhash::fast::FixedState>>,
+}
+
+/// How long one call may take.
+#[derive(Clone, Copy)]
+pub struct Time {
+    /// When the answer's head must be there.
+    pub head: Instant,
+    /// When the answer's last byte must be there; none for what streams without end.
+    pub body: Option<Instant>,
+}
+
+/// This thread's pools, by the node's permits.
+struct Pools {
+    keeper: Keeper,
+    pools: RefCell<HashMap<usize, (Weak<Permits>, Pool), foldhash::fast::FixedState>>,
+}
+
+impl Http {
+    /// `threads` workers share the limits of `limits`.
+    pub fn new(limits: Limits, timeouts: Timeouts, threads: usize) -> Self {
+        Self { limits, timeouts, threads, permits: RwLock::default() }
+    }
+
+    /// The permits of a node; the same for every thread.
+    pub fn permits(&self, node: &Arc<Node>) -> Arc<Permits> {
+        let key = Arc::as_ptr(node) as usize;
+        if let Some((alive, it)) = self.permits.read().unwrap_or_else(|it| it.into_inner()).get(&key)
+            && alive.strong_count() > 0
+        {
+            return it.clone();
+        }
+        let mut all = self.permits.write().unwrap_or_else(|it| it.into_inner());
+        all.retain(|_, (alive, _)| alive.strong_count() > 0);
+        all.entry(key).or_insert_with(|| (Arc::downgrade(node), Permits::new(self.limits, self.threads))).1.clone()
+    }
+
+    fn pool(&self, local: &Local, node: &Arc<Node>) -> Pool {
+        let permits = self.permits(node);
+        let pools: Rc<Pools> = local.get_or(|| Pools { keeper: Keeper::start(), pools: RefCell::default() });
+        let key = Arc::as_ptr(&permits) as usize;
+        if let Some((alive, it)) = pools.pools.borrow().get(&key)
+            && alive.strong_count() > 0
+        {
+            return it.clone();
+        }
+        let pool = Pool::new(permits.clone(), vec![node.address], &pools.keeper);
+        pools.pools.borrow_mut().insert(key, (Arc::downgrade(&permits), pool.clone()));
+        pool
+    }
+
+    /// One call to one node.
+    pub async fn send(
+        &self,
+        local: &Local,
+        node: &Arc<Node>,
+        request: Request,
+        early: Option<&dyn Early>,
+        time: Time,
+    ) -> Result<Response<Body>, Box<Failed>> {
+        let pool = self.pool(local, node);
+        let Request { method, target, host, headers, body, upgrade } = request;
+        let (protocol, bytes) = match upgrade {
+            Some(Upgrade { protocol, bytes }) => (Some(protocol), Some(bytes)),
+            None => (None, None),
+        };
+        let mut on_early = |status: StatusCode, headers: &HeaderMap| {
+            if let Some(it) = early {
+                it.send(status, headers);
+            }
+        };
+        let spare = (method.clone(), host.clone(), headers.clone());
+        let call = Call {
+            method,
+            target: &target,
+            host,
+            headers,
+            body,
+            upgrade: bytes,
+            on_early: &mut on_early,
+            timeouts: self.timeouts,
+            deadline: time.head,
+            body_deadline: time.body,
+        };
+        client::send(&pool, call).await.map_err(|mut it| {
+            let left = it.body.take().map(|body| {
+                let upgrade = it.upgrade.take().zip(protocol).map(|(bytes, protocol)| Upgrade { protocol, bytes: bytes.0 });
+                let (method, host, headers) = spare;
+                Request { method, target, host, headers, body, upgrade }
+            });
+            let error = it.request_body.is_none().then_some(it.error);
+            let sent = it.sent;
+            Box::new(Failed { problem: it.into_problem(), error, sent, request: left })
+        })
+    }
+}
+
+/// Forgets this thread's pools of nodes that are gone, with their idle connections.
+pub fn sweep(local: &Local) {
+    let pools: Rc<Pools> = local.get_or(|| Pools { keeper: Keeper::start(), pools: RefCell::default() });
+    // A pool holds its permits itself: alone with it, nobody can ask for it again.
+    let gone: Vec<_> = {
+        let mut all = pools.pools.borrow_mut();
+        let keys: Vec<_> = all.iter().filter(|(_, (alive, _))| alive.strong_count() <= 1).map(|(key, _)| *key).collect();
+        keys.iter().filter_map(|it| all.remove(it)).collect()
+    };
+    drop(gone);
+}

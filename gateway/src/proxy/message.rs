@@ -1,0 +1,25 @@
+//! What is handed to a backend, and what comes back when there is no answer.
+use contract::{Body, CallError, Problem, exchange::Upgrade};
+use http::{HeaderMap, HeaderValue, Method};
+
+/// Why an attempt gave no answer, and what is left for another.
+pub struct Failed {
+    pub problem: Box<Problem>,
+    /// How the call failed; none where the client's own body did.
+    pub error: Option<CallError>,
+    /// Whether any byte may have reached the backend.
+    pub sent: bool,
+    /// The request, where nothing of it is lost.
+    pub request: Option<Request>,
+}
+
+/// What a backend is to get, whatever protocol it speaks.
+pub struct Request {
+    pub method: Method,
+    /// Path and query, to the byte.
+    pub target: Vec<u8>,
+    pub host: HeaderValue,
+    pub headers: HeaderMap,
+    pub body: Body,
+    pub upgrade: Option<Upgrade>,
+}

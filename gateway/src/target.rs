@@ -1,0 +1,57 @@
+//! What is inside the onion: a call, an answer of the gateway's own, a redirect; and the shape of what comes out.
+pub mod call;
+pub mod outbound;
+pub mod respond;
+
+use contract::{Exchange, Kind, Outcome, Problem, onion};
+use http::{HeaderValue, header};
+
+use self::{
+    call::Call,
+    outbound::Outbound,
+    respond::{Redirect, Respond},
+};
+
+/// The heart of one route.
+pub struct Target {
+    pub action: Action,
+    /// Touches the proxy's answers only, never one that a ring made.
+    pub outbound: Outbound,
+    /// What `Allow` says to a preflight that nobody answered.
+    pub allow: HeaderValue,
+}
+
+/// Where requests of a route go. A closed set.
+pub enum Action {
+    Call(Box<Call>),
+    Respond(Box<Respond>),
+    Redirect(Box<Redirect>),
+    /// Nobody: the table found no route. What it has to say instead was left in the notes.
+    Unmatched,
+}
+
+/// Why no route takes a request; left in the notes for [`Action::Unmatched`].
+pub struct NoRoute(pub Box<Problem>);
+
+impl onion::Target for Target {
+    async fn call(&self, ex: &mut Exchange) -> Outcome {
+        if ex.preflight {
+            // A preflight goes no further in than `cors`; here, no `cors` has answered it.
+            return Err(
+                Problem::new(Kind::MethodNotAllowed, "this API answers no CORS preflight").header(header::ALLOW, self.allow.clone())
+            );
+        }
+        let answer = match &self.action {
+            Action::Call(it) => it.run(ex).await,
+            Action::Respond(it) => it.run(ex),
+            Action::Redirect(it) => it.run(ex),
+            Action::Unmatched => {
+                return Err(ex.notes.take::<NoRoute>().map_or_else(|| Problem::new(Kind::NotFound, "there is no such API"), |it| it.0));
+            }
+        };
+        match self.outbound.is_empty() {
+            true => answer,
+            false => self.outbound.shape(ex, answer).await,
+        }
+    }
+}

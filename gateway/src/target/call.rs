@@ -1,0 +1,270 @@
+//! One call of a backend: what it gets of the request, and for how long.
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use contract::{
+    Body, Exchange, Outcome, Problem,
+    expression::{RenderError, Scope, Template},
+    scope::pairs,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+use super::respond::{Content, failed};
+use crate::{
+    proxy::{http::Time, message::Request},
+    upstream::{Host, Upstream},
+};
+
+/// RFC 3986's unreserved characters stand as they are.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// One call, as a definition says it.
+pub struct Call {
+    pub upstream: Arc<Upstream>,
+    /// As received, when left out.
+    pub method: Option<Method>,
+    /// The path of an upstream that was given as a URL; without a slash at its end.
+    pub prefix: Box<str>,
+    /// As received, when left out.
+    pub path: Option<Template>,
+    pub host: Host,
+    /// The whole call; `None` is the settings' own limit, which streams are free of.
+    pub timeout: Option<Duration>,
+    /// Protocols that a client may change to, in lower case.
+    pub upgrades: Box<[Box<str>]>,
+    pub send: Option<Box<Send>>,
+}
+
+/// What of the request is changed on its way.
+pub struct Send {
+    pub query: Box<[(Box<str>, Source)]>,
+    pub headers: Box<[(HeaderName, Source)]>,
+    pub cookies: Box<[(Box<str>, Source)]>,
+    pub form: Option<Box<[(Box<str>, Source)]>>,
+    pub body: Option<Content>,
+    /// Nothing unnamed is sent but what a call cannot do without.
+    pub only: bool,
+}
+
+/// One value: a template, or a list of them, each of which repeats the name.
+pub struct Source(pub Box<[Template]>);
+
+/// Headers that are sent even with `only`; `Host` and framing are the connection's.
+const NEEDED: &[&str] = &[
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "x-request-id",
+    "traceparent",
+    "tracestate",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+];
+
+impl Call {
+    pub async fn run(&self, ex: &mut Exchange) -> Outcome {
+        let request = self.request(ex)?;
+        let deadline = match self.timeout {
+            Some(it) => ex.deadline.min(Instant::now() + it),
+            None => ex.deadline,
+        };
+        // Without a limit of the author's own, a body may take as long as it moves.
+        let time = Time { head: deadline, body: self.timeout.map(|_| deadline) };
+        self.upstream.call(ex, request, &self.host, time).await
+    }
+
+    fn request(&self, ex: &mut Exchange) -> Result<Request, Box<Problem>> {
+        let target = self.target(ex)?;
+        let method = self.method.clone().unwrap_or_else(|| ex.head.method.clone());
+        let host = HeaderValue::from_str(ex.host()).unwrap_or(HeaderValue::from_static(""));
+        let (headers, content) = match &self.send {
+            None => (ex.head.headers.clone(), None),
+            Some(it) => it.apply(ex)?,
+        };
+        let upgrade = ex.upgrade.take_if(|it| self.allows(&it.protocol));
+        let body = match content {
+            Some(it) => it,
+            None if self.send.as_ref().is_some_and(|it| it.only) => Body::Empty,
+            None => hand_on(ex),
+        };
+        Ok(Request { method, target, host, headers, body, upgrade })
+    }
+
+    fn allows(&self, protocol: &HeaderValue) -> bool {
+        let Ok(text) = protocol.to_str() else { return false };
+        text.split(',').map(str::trim).all(|it| {
+            let name = it.split('/').next().unwrap_or(it);
+            !name.eq_ignore_ascii_case("h2c")
+                && (name.eq_ignore_ascii_case("websocket") || self.upgrades.iter().any(|known| known.eq_ignore_ascii_case(name)))
+        })
+    }
+
+    /// Path and query. Of what no rule names, every byte stays.
+    fn target(&self, ex: &Exchange) -> Result<Vec<u8>, Box<Problem>> {
+        let mut target = Vec::with_capacity(self.prefix.len() + 64);
+        target.extend_from_slice(self.prefix.as_bytes());
+        match &self.path {
+            None => target.extend_from_slice(ex.path().as_bytes()),
+            Some(it) => drop(it.render_into(&ex.scope(), &mut target).map_err(|it| failed(it, "http.path"))?),
+        }
+        let only = self.send.as_ref().is_some_and(|it| it.only);
+        let named = self.send.as_ref().map_or(&[][..], |it| &it.query);
+        let mut empty = !target.contains(&b'?');
+        let mut add = |target: &mut Vec<u8>| {
+            target.push(if empty { b'?' } else { b'&' });
+            empty = false;
+        };
+        if let (Some(query), false) = (ex.query(), only) {
+            if named.is_empty() {
+                add(&mut target);
+                target.extend_from_slice(query.as_bytes());
+            } else {
+                let pieces = query
+                    .split('&')
+                    .filter(|piece| !pairs(piece.as_bytes()).next().is_some_and(|(name, _)| named.iter().any(|(it, _)| **it == *name)));
+                for piece in pieces {
+                    add(&mut target);
+                    target.extend_from_slice(piece.as_bytes());
+                }
+            }
+        }
+        for (name, source) in named {
+            source.each(&ex.scope(), "send.query", |value| {
+                add(&mut target);
+                target.extend(percent_encode(name.as_bytes(), ENCODED).flat_map(str::bytes));
+                target.push(b'=');
+                target.extend_from_slice(value);
+            })?;
+        }
+        Ok(target)
+    }
+}
+
+/// The body on its way to the backend. One that expressions have read stays visible to those on the way out.
+fn hand_on(ex: &mut Exchange) -> Body {
+    match &ex.body {
+        Body::Json(it) => {
+            let view = it.clone();
+            ex.notes.put(view);
+            Body::Full(match ex.body.take() {
+                Body::Json(it) => it.to_bytes(),
+                _ => Default::default(),
+            })
+        }
+        _ => ex.body.take(),
+    }
+}
+
+impl Source {
+    fn each(&self, scope: &dyn Scope, what: &'static str, mut each: impl FnMut(&[u8])) -> Result<(), Box<Problem>> {
+        self.0.iter().try_for_each(|it| it.render_each(scope, &mut each)).map_err(|it| failed(it, what))
+    }
+}
+
+impl Send {
+    /// The headers, and the body where another one is to be sent.
+    fn apply(&self, ex: &Exchange) -> Result<(HeaderMap, Option<Body>), Box<Problem>> {
+        let scope = ex.scope();
+        let mut headers = match self.only {
+            false => ex.head.headers.clone(),
+            true => ex
+                .head
+                .headers
+                .iter()
+                .filter(|(name, _)| NEEDED.contains(&name.as_str()))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        };
+        for (name, source) in &self.headers {
+            let mut values = Vec::new();
+            source.each(&scope, "send.headers", |it| values.push(HeaderValue::from_bytes(it)))?;
+            // Only after it was made: an expression may read the client's own.
+            Exchange::forget_header(&mut headers, name);
+            for it in values {
+                headers.append(name, it.map_err(|_| failed(RenderError::ControlInHeader, "send.headers"))?);
+            }
+        }
+        if !self.cookies.is_empty() {
+            self.apply_cookies(ex, &mut headers)?;
+        }
+        let content = match (&self.form, &self.body) {
+            (Some(form), _) => {
+                let mut text = Vec::new();
+                for (name, source) in form {
+                    source.each(&scope, "send.form", |value| {
+                        if !text.is_empty() {
+                            text.push(b'&');
+                        }
+                        text.extend(percent_encode(name.as_bytes(), ENCODED).flat_map(str::bytes));
+                        text.push(b'=');
+                        text.extend_from_slice(value);
+                    })?;
+                }
+                Some((Body::Full(text.into()), HeaderValue::from_static("application/x-www-form-urlencoded")))
+            }
+            (None, Some(it)) => it.render(ex)?,
+            (None, None) => None,
+        };
+        Ok((
+            headers_for(headers, content.as_ref().map(|it| &it.1), self.headers.iter().any(|(name, _)| *name == header::CONTENT_TYPE)),
+            content.map(|it| it.0),
+        ))
+    }
+
+    fn apply_cookies(&self, ex: &Exchange, headers: &mut HeaderMap) -> Result<(), Box<Problem>> {
+        let mut text = Vec::new();
+        let mut add = |piece: &[u8], more: Option<&[u8]>| {
+            if !text.is_empty() {
+                text.extend_from_slice(b"; ");
+            }
+            text.extend_from_slice(piece);
+            if let Some(it) = more {
+                text.push(b'=');
+                text.extend_from_slice(it);
+            }
+        };
+        if !self.only {
+            for line in ex.head.headers.get_all(header::COOKIE) {
+                for piece in line.as_bytes().split(|it| *it == b';').map(<[u8]>::trim_ascii).filter(|it| !it.is_empty()) {
+                    let name = piece.split(|it| *it == b'=').next().unwrap_or(piece).trim_ascii();
+                    if !self.cookies.iter().any(|(it, _)| it.as_bytes() == name) {
+                        add(piece, None);
+                    }
+                }
+            }
+        }
+        for (name, source) in &self.cookies {
+            source.each(&ex.scope(), "send.cookies", |value| add(name.as_bytes(), Some(value)))?;
+        }
+        match text.is_empty() {
+            true => drop(headers.remove(header::COOKIE)),
+            false => drop(
+                headers.insert(
+                    header::COOKIE,
+                    HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
+                        .map_err(|_| failed(RenderError::ControlInHeader, "send.cookies"))?,
+                ),
+            ),
+        }
+        Ok(())
+    }
+}
+
+/// A new body has its own media type, unless the author names one; what described the old body goes.
+fn headers_for(mut headers: HeaderMap, media: Option<&HeaderValue>, named: bool) -> HeaderMap {
+    if let Some(it) = media {
+        for name in [header::CONTENT_ENCODING, header::EXPECT, header::CONTENT_LENGTH] {
+            headers.remove(name);
+        }
+        if !named {
+            headers.insert(header::CONTENT_TYPE, it.clone());
+        }
+    }
+    headers
+}
