@@ -1,7 +1,7 @@
 //! The demo: the gateway with `routes/demo`, and its backends in the same process.
 use std::{path::Path, process::ExitCode};
 
-use gateway::{app::App, settings::Settings};
+use gateway::app::{self, App};
 use tests::demo::Backends;
 
 const TRY: &str = "
@@ -29,7 +29,7 @@ async fn run() -> Result<(), String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../allium.yaml");
     // Starting builds runtimes, which must not happen on a runtime's thread.
     let start = move || {
-        let settings = Settings::load(&path).map_err(|why| why.to_string())?;
+        let settings = app::settings_of(&path).map_err(|why| why.to_string())?;
         App::start(settings, plugins::ALL).map_err(|why| why.to_string())
     };
     let app = tokio::task::spawn_blocking(start).await.map_err(|why| why.to_string())??;

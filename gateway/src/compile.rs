@@ -267,9 +267,11 @@ impl<'a> Compiler<'a> {
         for document in documents {
             match &document.message {
                 Definition::Api(it) => {
-                    drop(apis.insert((document.message.name(), document.message.version().unwrap_or(api::NO_VERSION)), &**it))
+                    apis.insert((document.message.name(), document.message.version().unwrap_or(api::NO_VERSION)), &**it);
                 }
-                Definition::Preset(it) => drop(presets.insert(document.message.name(), (&**document, &*it as &v1::Preset))),
+                Definition::Preset(it) => {
+                    presets.insert(document.message.name(), (&**document, &**it));
+                }
                 _ => (),
             }
         }

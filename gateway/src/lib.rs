@@ -2,12 +2,16 @@
 //!
 //! Floors, top down; a file imports only lower ones: `app`, `admin`, `reload`, `listen`, `compile`, `serve`, `route`, `target`, `upstream`, and
 //! leaves that do not import each other.
+pub mod admin;
+pub mod app;
 pub mod compile;
 pub mod digest;
 pub mod http1;
+pub mod listen;
 pub mod params;
 pub mod proxy;
 pub mod registry;
+pub mod reload;
 pub mod render;
 pub mod route;
 pub mod runtime;

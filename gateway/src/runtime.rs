@@ -3,7 +3,7 @@ use std::{future::Future, pin::Pin, rc::Rc, thread::JoinHandle};
 
 use contract::local::Local;
 use tokio::{
-    runtime::{Builder, LocalOptions, Runtime},
+    runtime::{Builder, Handle, LocalOptions, Runtime},
     sync::mpsc,
 };
 
@@ -83,6 +83,19 @@ async fn run(mut work: mpsc::UnboundedReceiver<Work>) {
 /// The runtime of everything that is not a request: reload, health, names, the admin listener.
 pub fn background() -> std::io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(2).thread_name("background").enable_all().build()
+}
+
+/// `contract`'s way to start work beside a request.
+pub struct Spawner(pub Handle);
+
+impl contract::env::Spawn for Spawner {
+    fn local(&self, work: Pin<Box<dyn Future<Output = ()>>>) {
+        tokio::task::spawn_local(work);
+    }
+
+    fn background(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        self.0.spawn(work);
+    }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ use crate::{
 
 /// What all connections of all workers share.
 pub struct Shared {
-    pub served: ArcSwap<Served>,
+    pub served: Arc<ArcSwap<Served>>,
     pub metrics: Arc<GatewayMetrics>,
     pub log: Log,
     pub trusted: Box<[IpNet]>,
@@ -54,7 +54,7 @@ pub struct Shared {
 pub struct Worker {
     pub shared: Arc<Shared>,
     pub local: Rc<Local>,
-    pub access: Option<AccessLogWriter>,
+    pub access: Option<Rc<AccessLogWriter>>,
     random: Random,
 }
 
@@ -78,7 +78,7 @@ pub struct Note {
 }
 
 impl Worker {
-    pub fn new(shared: Arc<Shared>, local: Rc<Local>, access: Option<AccessLogWriter>) -> Rc<Self> {
+    pub fn new(shared: Arc<Shared>, local: Rc<Local>, access: Option<Rc<AccessLogWriter>>) -> Rc<Self> {
         Rc::new(Self { shared, local, access, random: Random::default() })
     }
 }

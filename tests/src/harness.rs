@@ -1,7 +1,7 @@
 //! A gateway in the test's own process, with definitions in a folder of its own and ports that the system chose.
 use std::{fmt::Display, net::SocketAddr, time::Duration};
 
-use gateway::{app::App, settings::Settings};
+use gateway::app::{self, App};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -60,7 +60,7 @@ impl Setup {
         let path = self.folder.write("allium.yaml", &format!("{fixed}{usual}{}", self.settings));
         // Starting builds runtimes, which must not happen on a runtime's thread.
         let started = tokio::task::spawn_blocking(move || {
-            let settings = Settings::load(&path).map_err(|why| why.to_string())?;
+            let settings = app::settings_of(&path).map_err(|why| why.to_string())?;
             App::start(settings, plugins::ALL).map_err(|why| why.to_string())
         });
         let app = started.await.expect("the start does not panic")?;

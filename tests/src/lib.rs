@@ -5,6 +5,7 @@ pub mod client;
 pub mod demo;
 pub mod folder;
 pub mod generate;
+pub mod harness;
 pub mod message;
 pub mod websocket;
 pub mod wire;

@@ -15,13 +15,19 @@ impl Local {
         self.get_or(T::default)
     }
 
-    /// Like [`get`](Self::get), for what has no default. `make` must not ask for its own type.
-    pub fn get_or<T: 'static>(&self, make: impl FnOnce() -> T) -> Rc<T> {
+    /// The worker's only `T`, where it has one.
+    pub fn find<T: 'static>(&self) -> Option<Rc<T>> {
         let id = TypeId::of::<T>();
         let known = self.0.borrow().iter().find(|(it, _)| *it == id).map(|(_, it)| it.clone());
-        if let Some(Ok(it)) = known.map(Rc::downcast) {
+        known.and_then(|it| it.downcast().ok())
+    }
+
+    /// Like [`get`](Self::get), for what has no default. `make` must not ask for its own type.
+    pub fn get_or<T: 'static>(&self, make: impl FnOnce() -> T) -> Rc<T> {
+        if let Some(it) = self.find() {
             return it;
         }
+        let id = TypeId::of::<T>();
         let new = Rc::new(make());
         self.0.borrow_mut().push((id, new.clone()));
         new

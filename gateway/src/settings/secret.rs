@@ -49,6 +49,11 @@ const MOST: u64 = 64 * 1024;
 // === impl Hidden ===
 
 impl Hidden {
+    /// A secret that was read elsewhere.
+    pub fn new(it: &[u8]) -> Self {
+        Self(it.into())
+    }
+
     /// The secret itself.
     pub fn reveal(&self) -> &[u8] {
         &self.0
