@@ -249,7 +249,8 @@ impl App {
     pub fn stop(self) {
         self.office.draining.store(true, Relaxed);
         self.log.info("stop", format_args!("not ready any more; listeners close in {:?}", self.drain_wait), &[]);
-        self.background.block_on(tokio::time::sleep(self.drain_wait));
+        let wait = self.drain_wait;
+        self.background.block_on(async move { tokio::time::sleep(wait).await });
         self.gate.close();
         let (tell, mut hear) = mpsc::unbounded_channel();
         for worker in self.workers.all() {
@@ -266,7 +267,8 @@ impl App {
         }
         drop(tell);
         let all = async { while hear.recv().await.is_some() {} };
-        if self.background.block_on(async { tokio::time::timeout(self.drain_time, all).await }).is_err() {
+        let time = self.drain_time;
+        if self.background.block_on(async move { tokio::time::timeout(time, all).await }).is_err() {
             self.log.warn("stop", format_args!("{} connections did not end in {:?} and are cut", self.gate.open(), self.drain_time), &[]);
         }
         self.workers.stop();
@@ -406,8 +408,8 @@ async fn tick(log: Log) {
 fn bind_small(address: SocketAddr) -> Result<TcpListener, StartError> {
     let bind = || {
         let socket = if address.is_ipv6() { tokio::net::TcpSocket::new_v6() } else { tokio::net::TcpSocket::new_v4() }?;
+        // Not shared: two gateways by mistake on one port are told here.
         socket.set_reuseaddr(true)?;
-        socket.set_reuseport(true)?;
         socket.bind(address)?;
         socket.listen(128)
     };

@@ -253,6 +253,8 @@ fn table(documents: &[Arc<Document>], routes: &HashMap<Id, Kept>, faults: &mut V
                 let other = place(first, first_at);
                 let help = format!("the other is {} in {}:{}", first.id, other.file, other.line);
                 faults.push(place(second, second_at).help(help));
+                // Neither is the better one: the order of files never matters.
+                bad.insert(first.id.clone());
                 bad.insert(second.id.clone());
             }
             None

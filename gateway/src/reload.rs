@@ -120,6 +120,11 @@ impl Reloader {
         }
     }
 
+    /// Whether a document was read from disk after a restart: then nobody knows which file it stood in.
+    fn is_last_good(&self, file: &str) -> bool {
+        self.last_good.as_ref().is_some_and(|it| it.is(file))
+    }
+
     fn unreadable(&self, why: &str) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.faults = [Fault::of_file(self.folder.display().to_string(), "unreadable", why)].into();
@@ -200,9 +205,12 @@ impl Reloader {
                     None => drop(out.insert(id)),
                 },
                 // It does not even say what it is: whatever its file held, and is nowhere else, stays.
-                None => {
-                    keep.extend(known.values().filter(|good| good.file == it.file && !present.contains(&good.id)).map(|it| (*it).clone()))
-                }
+                None => keep.extend(
+                    known
+                        .values()
+                        .filter(|good| (good.file == it.file || self.is_last_good(&good.file)) && !present.contains(&good.id))
+                        .map(|it| (*it).clone()),
+                ),
             }
         }
         // The same of a file that cannot be read at all.
@@ -212,7 +220,15 @@ impl Reloader {
             .map(|it| &*it.file)
             .filter(|file| !broken.iter().any(|it| *it.file == **file))
             .collect();
-        keep.extend(known.values().filter(|good| unreadable.contains(&*good.file) && !present.contains(&good.id)).map(|it| (*it).clone()));
+        keep.extend(
+            known
+                .values()
+                .filter(|good| {
+                    (unreadable.contains(&*good.file) || (!unreadable.is_empty() && self.is_last_good(&good.file)))
+                        && !present.contains(&good.id)
+                })
+                .map(|it| (*it).clone()),
+        );
         for it in keep {
             if kept.insert(it.id.clone()) {
                 documents.push(it);

@@ -13,10 +13,11 @@ type Work = Box<dyn FnOnce(Rc<Local>) -> Pin<Box<dyn Future<Output = ()>>> + Sen
 #[derive(Clone)]
 pub struct Worker {
     at: usize,
-    work: mpsc::UnboundedSender<Work>,
+    /// `None` ends the worker.
+    work: mpsc::UnboundedSender<Option<Work>>,
 }
 
-/// All worker threads. They end when every [`Worker`] handle is gone and what was started on them has ended or been told to.
+/// All worker threads; [`Workers::stop`] ends them.
 pub struct Workers {
     workers: Vec<Worker>,
     threads: Vec<JoinHandle<()>>,
@@ -29,7 +30,8 @@ impl Worker {
 
     /// Runs `work` as a task of this worker. Nothing happens when the worker is gone.
     pub fn run_local<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce(Rc<Local>) -> F + Send + 'static) {
-        let _ = self.work.send(Box::new(move |local| Box::pin(work(local))));
+        let work: Work = Box::new(move |local| Box::pin(work(local)));
+        let _ = self.work.send(Some(work));
     }
 }
 
@@ -38,7 +40,7 @@ impl Workers {
     pub fn start(count: usize) -> std::io::Result<Self> {
         let mut it = Self { workers: Vec::new(), threads: Vec::new() };
         for at in 0..count {
-            let (work, receiver) = mpsc::unbounded_channel::<Work>();
+            let (work, receiver) = mpsc::unbounded_channel::<Option<Work>>();
             // Built on its own thread, but a failure is told to the caller.
             let (told, hear) = std::sync::mpsc::channel();
             let thread = std::thread::Builder::new().name(format!("worker-{at}")).spawn(move || {
@@ -65,7 +67,9 @@ impl Workers {
 
     /// Lets the threads end, and waits for them. Tasks that are still running are dropped.
     pub fn stop(self) {
-        drop(self.workers);
+        for worker in self.workers {
+            let _ = worker.work.send(None);
+        }
         for thread in self.threads {
             // A worker that panicked has told so on its own.
             let _ = thread.join();
@@ -73,9 +77,9 @@ impl Workers {
     }
 }
 
-async fn run(mut work: mpsc::UnboundedReceiver<Work>) {
+async fn run(mut work: mpsc::UnboundedReceiver<Option<Work>>) {
     let local = Rc::new(Local::default());
-    while let Some(it) = work.recv().await {
+    while let Some(Some(it)) = work.recv().await {
         tokio::task::spawn_local(it(local.clone()));
     }
 }

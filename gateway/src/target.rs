@@ -17,6 +17,8 @@ pub struct Target {
     pub action: Action,
     /// Touches the proxy's answers only, never one that a ring made.
     pub outbound: Outbound,
+    /// Some expression of the call or of `outbound` looks at the request's body.
+    pub reads_body: bool,
     /// What `Allow` says to a preflight that nobody answered.
     pub allow: HeaderValue,
 }
@@ -40,6 +42,9 @@ impl onion::Target for Target {
             return Err(
                 Problem::new(Kind::MethodNotAllowed, "this API answers no CORS preflight").header(header::ALLOW, self.allow.clone())
             );
+        }
+        if self.reads_body {
+            ex.open_body().await?;
         }
         let answer = match &self.action {
             Action::Call(it) => it.run(ex).await,

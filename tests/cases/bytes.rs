@@ -23,7 +23,7 @@ async fn query_strings_and_paths_arrive_as_they_were_sent() {
         "/a?b=2&a=1&b=1",
         "/a?x=%zz%2",
         "/a?x=a+b%20c%2Bd",
-        "/a?x={y}|[z]^`\\\"<>",
+        "/a?x={y}|[z]^`\\",
         "/a?next=https://example.com/?a=b",
         "/a;v=1/b,c/@x:y/!$&'()*+",
         "/a%20b/%E4%BD%A0/%2F%2f/~x",

@@ -37,7 +37,7 @@ async fn a_backend_that_is_not_there_is_502() {
 
 #[tokio::test]
 async fn an_upstream_without_nodes_is_503() {
-    let text = "kind: Upstream\nname: empty\nnodes: []\n---\nkind: Api\ninfo: {name: a, version: v1}\ninbound: {match: /a}\nproxy: {http: {upstream: empty}}\n";
+    let text = "kind: Upstream\nname: empty\nnodes: [{address: \"nobody.invalid:80\"}]\n---\nkind: Api\ninfo: {name: a, version: v1}\ninbound: {match: /a}\nproxy: {http: {upstream: empty}}\n";
     let answer = Gateway::serving(text).await.get("/a").await;
     plain(&answer, 503, "empty");
     assert!(answer.header("retry-after").is_some());

@@ -87,8 +87,8 @@ async fn a_condition_is_decided_once_on_the_way_in() {
   - headers: {response: {add: {x-ring: flag}}}
     when: \"headers['x-flag'] == 'on'\"
   - headers: {request: {set: {x-flag: on}}}
-  - headers: {response: {add: {x-ring: null}}}
-    when: \"query.none.deeper\"";
+  - headers: {response: {add: {x-ring: nothing}}}
+    when: \"vars.none.deeper\"";
     let backend = Backend::echo().await;
     let gateway = Gateway::serving(&echo_api(backend.address, "/a", more)).await;
     assert_eq!(gateway.get("/a").await.is(200).head.all("x-ring"), ["get"], "the flag came after the decision; null is not true");

@@ -201,18 +201,6 @@ kind: Api\ninfo: {name: ws, version: v1}\ninbound: {match: /ws}\nproxy: {http: {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_api_says_so() {
-    let ws = Backend::start(Behaviour::Websocket).await;
-    let api = |more: &str| echo_api(ws.address, "/ws", more);
-    let gateway = Gateway::serving(&api("on_change: close")).await;
-    let mut socket = gateway.wire().await;
-    socket.send(opening("/ws")).await;
-    assert_eq!(socket.head().await.status(), 101);
-    gateway.redefine(&api("on_change: close\noutbound: {headers: {set: {x-new: \"1\"}}}")).await;
-    assert!(socket.rest().await.len() <= 4, "at most a close frame");
-}
-
-#[tokio::test]
 async fn an_unchanged_route_keeps_its_connections() {
     let backend = Backend::echo().await;
     let gateway = Gateway::serving(&echo_api(backend.address, "/a", "")).await;
@@ -227,7 +215,9 @@ async fn an_unchanged_route_keeps_its_connections() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_definitions_change() {
     let backend = Backend::echo().await;
-    let gateway = Arc::new(Gateway::serving(&echo_api(backend.address, "/a", "")).await);
+    let setup = Gateway::with(&echo_api(backend.address, "/a", ""))
+        .settings("limits: {drain: {wait: 1ms, time: 2s}, connection: {requests: 1000000}}");
+    let gateway = Arc::new(setup.start().await);
     let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut clients = tokio::task::JoinSet::new();
     for _ in 0..4 {

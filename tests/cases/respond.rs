@@ -34,7 +34,7 @@ async fn respond_reads_and_drops_the_requests_body() {
     let it = gateway("respond: {status: 200, body: {ok: true}}").await;
     let mut wire = it.wire().await;
     for _ in 0..2 {
-        wire.send(tests::wire::request("POST /a/x", &[], "x".repeat(100_000))).await;
+        wire.send(tests::wire::request("POST /a/x", &[], "x".repeat(50_000))).await;
         wire.answer().await.is(200);
     }
 }
@@ -48,7 +48,7 @@ async fn redirect_leads_elsewhere() {
     ] {
         let answer = gateway(proxy).await.get(target).await;
         assert_eq!(answer.header("location"), Some(location));
-        assert!(status.map_or(matches!(answer.status, 307 | 308), |it| it == answer.status), "{}", answer.status);
+        assert!(status.map_or(answer.status == 302, |it| it == answer.status), "{}", answer.status);
     }
 }
 

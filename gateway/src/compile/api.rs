@@ -4,7 +4,7 @@ use std::sync::Arc;
 use contract::{
     RouteInfo,
     exchange::Secrets,
-    expression::{Names, Place},
+    expression::{Names, Place, Reads},
     onion::Chain,
 };
 use http::{HeaderName, HeaderValue};
@@ -65,14 +65,17 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
 
     let authenticated = written.iter().any(|it| world.plugins.iter().any(|entry| entry.name == it.ring.name && entry.notes.authenticates));
     let names = Names { authenticated, secrets: true, ..names };
+    told.reads.set(Reads::default());
     let action = it.proxy.as_ref().and_then(|it| calls::action(world, told, it, &names));
     let outbound = it.outbound.as_ref().map(|it| outbound(told, it, &Names { place: Place::Outbound, ..names })).unwrap_or_default();
+    // Expressions of `outbound` see the request's body too, which must be read before it is handed on.
+    let reads_body = told.reads.get().body();
     let life = life(world, told, info, &captures);
     if told.has_errors() {
         return None;
     }
     let allow = allow(&patterns);
-    let target = Arc::new(Target { action: action?, outbound, allow });
+    let target = Arc::new(Target { action: action?, outbound, reads_body, allow });
     let chain = Chain::new(rings, target.clone());
     let secrets = secrets(world, told, &written)?;
     let infos = patterns.iter().zip(&captures).map(|(pattern, captures)| {
@@ -352,7 +355,12 @@ pub fn unmatched<'a>(world: &Compiler<'a>, told: &Told<'_>) -> Arc<Route> {
 }
 
 fn heart_of_nothing(world: &Compiler<'_>, rings: Vec<contract::onion::Ring>) -> Arc<Route> {
-    let target = Arc::new(Target { action: Action::Unmatched, outbound: Outbound::default(), allow: HeaderValue::from_static("") });
+    let target = Arc::new(Target {
+        action: Action::Unmatched,
+        outbound: Outbound::default(),
+        reads_body: false,
+        allow: HeaderValue::from_static(""),
+    });
     let chain = Chain::new(rings, target.clone());
     let info = RouteInfo { body_limit: world.limits.body.buffered.0 as usize, node: world.node.clone(), ..RouteInfo::default() };
     Arc::new(Route {

@@ -1,9 +1,9 @@
 //! The faults of one document on its way to a route, each at its place.
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use contract::{
     catalog,
-    expression::{CompileError, Context, Expression, JsonTemplate, Names, Template},
+    expression::{CompileError, Context, Expression, JsonTemplate, Names, Reads, Template},
 };
 use http::{HeaderName, HeaderValue};
 use schemas::{Document, Fault, TextFault, units, v1};
@@ -11,12 +11,14 @@ use schemas::{Document, Fault, TextFault, units, v1};
 /// Collects the faults of one document.
 pub struct Told<'a> {
     pub document: &'a Document,
+    /// What the templates and conditions compiled so far read.
+    pub reads: Cell<Reads>,
     faults: RefCell<Vec<Fault>>,
 }
 
 impl<'a> Told<'a> {
     pub fn new(document: &'a Document) -> Self {
-        Self { document, faults: RefCell::default() }
+        Self { document, reads: Cell::default(), faults: RefCell::default() }
     }
 
     pub fn into_faults(self) -> Vec<Fault> {
@@ -56,7 +58,9 @@ impl<'a> Told<'a> {
     }
 
     pub fn template(&self, pointer: &str, text: &str, names: &Names<'_>, context: Context) -> Option<Template> {
-        Template::compile(text, names, context).map_err(|it| self.expressions(pointer, it)).ok()
+        let it = Template::compile(text, names, context).map_err(|it| self.expressions(pointer, it)).ok()?;
+        self.reads.set(self.reads.get().and(it.reads()));
+        Some(it)
     }
 
     pub fn condition(&self, pointer: &str, text: &str, names: &Names<'_>) -> Option<Expression> {
@@ -66,7 +70,10 @@ impl<'a> Told<'a> {
     /// JSON whose strings may hold `${…}`.
     pub fn json(&self, pointer: &str, json: &v1::Json, names: &Names<'_>) -> Option<JsonTemplate> {
         match JsonTemplate::parse(json.text.clone(), names) {
-            Ok(Ok(it)) => Some(it),
+            Ok(Ok(it)) => {
+                self.reads.set(self.reads.get().and(it.reads()));
+                Some(it)
+            }
             Ok(Err(faults)) => {
                 faults.into_iter().for_each(|it| self.expressions(&format!("{pointer}{}", it.pointer), vec![it.error]));
                 None

@@ -1,12 +1,18 @@
 //! The ring of validation: what the definition declares of parameters and body is what gets further in.
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
+use bytes::Bytes;
 use contract::{
-    Exchange, Kind, Outcome, Problem,
+    Body, BodyError, Exchange, Kind, Outcome, Problem,
     onion::{Next, Plugin, Ring},
     scope::media_type,
 };
 use http::{HeaderValue, header};
+use http_body::Frame;
 
 use crate::params::{Form, Given, Params, media};
 
@@ -27,7 +33,7 @@ impl Validate {
     }
 
     fn content(&self, ex: &Exchange) -> Result<(), Box<Problem>> {
-        if self.content.is_empty() || matches!(ex.body, contract::Body::Empty) {
+        if self.content.is_empty() || matches!(ex.body, Body::Empty) {
             return Ok(());
         }
         if ex.head.headers.get_all(header::CONTENT_TYPE).iter().count() > 1 {
@@ -45,12 +51,49 @@ impl Validate {
     }
 }
 
+/// A body that ends with an error once it is larger than its Api takes.
+struct Counted {
+    body: Body,
+    left: u64,
+    limit: usize,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            match self.left.checked_sub(data.len() as u64) {
+                Some(left) => self.left = left,
+                None => return Poll::Ready(Some(Err(BodyError::TooLarge { limit: self.limit }))),
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
 impl Plugin for Validate {
     async fn call(&self, ex: &mut Exchange, next: Next) -> Outcome {
         self.content(ex)?;
-        let declared = http_body::Body::size_hint(&ex.body).lower();
-        if declared > self.max_size {
-            return Err(Problem::new(Kind::TooLarge, format!("the body is larger than the {} bytes allowed here", self.max_size)));
+        let hint = http_body::Body::size_hint(&ex.body);
+        if hint.lower() > self.max_size {
+            return Err(BodyError::TooLarge { limit: self.max_size as usize }.of_request());
+        }
+        // A body of unknown length is counted while it streams.
+        if hint.upper().is_none_or(|it| it > self.max_size) && self.max_size < u64::MAX {
+            ex.body = Body::stream(Counted { body: ex.body.take(), left: self.max_size, limit: self.max_size as usize });
         }
         if let Some(params) = &self.params {
             let form = if params.need_form() { media::form(&ex.head.headers) } else { None };

@@ -291,6 +291,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
             Outcome::Complete if self.pass_over_rest().await => Then::Next,
             Outcome::Complete => Then::Linger,
             Outcome::ClientLeft | Outcome::TunnelIdle => Then::Close,
+            // A length or a missing last chunk tells that it was cut; a reset could take away what the client has not read yet.
+            Outcome::BodyBroke if !matches!(plan.body, Some(Encoder::Raw)) => Then::Close,
             _ => Then::Reset,
         }
     }

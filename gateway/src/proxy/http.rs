@@ -8,7 +8,7 @@ use std::{
 };
 
 use contract::{Body, discovery::Node, exchange::Early, exchange::Upgrade, local::Local};
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode, header::UPGRADE};
 
 use super::message::{Failed, Request};
 use crate::http1::client::{
@@ -84,9 +84,12 @@ impl Http {
         time: Time,
     ) -> Result<Response<Body>, Box<Failed>> {
         let pool = self.pool(local, node);
-        let Request { method, target, host, headers, body, upgrade } = request;
+        let Request { method, target, host, mut headers, body, upgrade } = request;
         let (protocol, bytes) = match upgrade {
-            Some(Upgrade { protocol, bytes }) => (Some(protocol), Some(bytes)),
+            Some(Upgrade { protocol, bytes }) => {
+                headers.insert(UPGRADE, protocol.clone());
+                (Some(protocol), Some(bytes))
+            }
             None => (None, None),
         };
         let mut on_early = |status: StatusCode, headers: &HeaderMap| {

@@ -21,6 +21,11 @@ impl LastGood {
         Self { file: folder.join(".allium").join(format!("last-good-{}.binpb", name.trim_matches('-'))), written: Mutex::default() }
     }
 
+    /// Whether a document's file is this one.
+    pub fn is(&self, file: &str) -> bool {
+        self.file.as_os_str() == file
+    }
+
     /// `None` where there is none, or none that this version of the gateway can read.
     pub fn load(&self) -> Option<Vec<Arc<Document>>> {
         let bytes = fs::read(&self.file).ok()?;

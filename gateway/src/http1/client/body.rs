@@ -211,8 +211,9 @@ impl HttpBody for Answer {
     fn size_hint(&self) -> SizeHint {
         let known = self.data.as_ref().map_or(0, Bytes::len) as u64;
         match self.decoder.left() {
-            Some(left) => SizeHint::with_exact(known + left),
-            None => {
+            // A length leaves no room for trailers.
+            Some(left) if self.trailers.is_none() => SizeHint::with_exact(known + left),
+            _ => {
                 let mut hint = SizeHint::new();
                 hint.set_lower(known);
                 hint
