@@ -32,7 +32,7 @@ pub struct Edit {
 /// How long the lists are that are compared by what they have in common, rather than place by place.
 const ALIGNED: usize = 256;
 
-/// The changes from `old` to `new`, by kind, name and version.
+/// The changes from `old` to `new`, by kind, name and version. Secrets in plain sight are not shown; that one changed is.
 pub fn diff<'d>(old: impl IntoIterator<Item = &'d Definition>, new: impl IntoIterator<Item = &'d Definition>) -> Vec<Change> {
     let by_id = |definition: &'d Definition| {
         let id = Id { kind: definition.kind(), name: definition.name().to_owned(), version: definition.version().map(str::to_owned) };
@@ -49,7 +49,7 @@ pub fn diff<'d>(old: impl IntoIterator<Item = &'d Definition>, new: impl IntoIte
             (None, Some(_)) => changes.push(Change::Added(id.clone())),
             (Some(a), Some(b)) if a != b => {
                 let mut edits = Vec::new();
-                values(&a.tree(), &b.tree(), "", &mut edits);
+                values(&a.shown(), &b.shown(), "", &mut edits);
                 if !edits.is_empty() {
                     changes.push(Change::Changed(id.clone(), edits));
                 }

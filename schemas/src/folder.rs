@@ -27,11 +27,9 @@ pub struct Folder {
 /// Reads the definitions of a folder and all folders in it, or one file. Names that begin with a dot are skipped, which
 /// leaves out the insides of a Kubernetes volume (`..data`, `..2026_…`); links are followed, a circle of links once.
 pub fn collect(path: &Path) -> Folder {
-    let mut folder = Folder::default();
-    let mut paths = Vec::new();
-    if path.is_dir() {
-        walk(path, &mut HashSet::new(), &mut paths, &mut folder.faults);
-    } else {
+    let (paths, faults) = self::paths(path);
+    let mut folder = Folder { inputs: Vec::new(), faults };
+    if !path.is_dir() {
         return match read(path) {
             Some(Ok(input)) => Folder { inputs: vec![input], ..folder },
             Some(Err(fault)) => Folder { faults: vec![*fault], ..folder },
@@ -68,6 +66,16 @@ pub fn collect(path: &Path) -> Folder {
         }
     }
     folder
+}
+
+/// The paths of the files that [`collect`] reads, and what cannot be searched. Of a file it is that file.
+pub fn paths(path: &Path) -> (Vec<PathBuf>, Vec<Fault>) {
+    let (mut paths, mut faults) = (Vec::new(), Vec::new());
+    match path.is_dir() {
+        true => walk(path, &mut HashSet::new(), &mut paths, &mut faults),
+        false => paths.push(path.to_owned()),
+    }
+    (paths, faults)
 }
 
 fn walk(folder: &Path, seen: &mut HashSet<PathBuf>, paths: &mut Vec<PathBuf>, faults: &mut Vec<Fault>) {

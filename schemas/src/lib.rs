@@ -11,7 +11,7 @@
 //!   where a value was written, and tell their own faults there: `document.places.fault("/proxy/timeout", "code", "message")`.
 //! - [`Options::judge`] is asked about every expression, condition, template and pattern; [`Options::plugins`] holds the
 //!   schemas of the plugins' configs.
-//! - [`render`] tells faults as text, JSON or SARIF.
+//! - [`render`] tells faults as text, JSON or SARIF; [`hide`] keeps secrets out of what is shown.
 //! - [`convert`] writes definitions as YAML, JSON or protobuf, [`format`](mod@format) lays a file out, [`diff`] compares by meaning,
 //!   [`json_schema`] describes the YAML to editors.
 //! - [`units`] are durations, sizes, rates and percents as they are written.
@@ -29,6 +29,7 @@ mod fault;
 pub mod folder;
 mod form;
 pub mod format;
+pub mod hide;
 mod inside;
 mod json;
 mod json_schema;

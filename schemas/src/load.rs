@@ -92,11 +92,14 @@ pub fn load(inputs: Vec<Input>, options: &Options<'_>) -> Loaded {
     for (file, outcome) in results {
         per_file[file].push(outcome);
     }
+    // Wherever the command runs and however paths were given, the same file has the same name here.
+    let here = std::env::current_dir().unwrap_or_default();
+    let root = here.join(options.root.unwrap_or(FilePath::new("")));
     let named: HashSet<PathBuf> = per_file
         .iter()
         .flatten()
         .flat_map(|outcome| &outcome.files)
-        .map(|file| normal(&options.root.unwrap_or(FilePath::new("")).join(file)))
+        .map(|file| normal(&root.join(file)))
         .collect();
     let mut loaded = Loaded::default();
     for (opened, outcomes) in opened.into_iter().zip(per_file) {
@@ -105,7 +108,7 @@ pub fn load(inputs: Vec<Input>, options: &Options<'_>) -> Loaded {
             Err(fault) => fault.file.clone(),
         };
         // A file that a definition names is never read as a definition, wherever it lies.
-        if named.contains(&normal(FilePath::new(name.as_ref()))) {
+        if !named.is_empty() && named.contains(&normal(&here.join(name.as_ref()))) {
             continue;
         }
         if let Err(fault) = opened {
@@ -119,6 +122,7 @@ pub fn load(inputs: Vec<Input>, options: &Options<'_>) -> Loaded {
             loaded.broken.extend(outcome.broken);
         }
         faults.sort_by_key(|fault| (fault.line, fault.column));
+        crate::hide::in_excerpts(&mut faults);
         loaded.faults.append(&mut faults);
     }
     twice(&mut loaded);

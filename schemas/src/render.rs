@@ -20,23 +20,32 @@ impl Severity {
 
 /// Each fault with its line, a caret below it and its help, and a last line that counts them. Empty without faults.
 pub fn text(faults: &[Fault], colour: bool) -> String {
+    let mut out = lines(faults, colour);
+    if !faults.is_empty() {
+        out.push_str(&counted(faults));
+        out.push('\n');
+    }
+    out
+}
+
+/// Each fault with its line, a caret below it and its help.
+pub fn lines(faults: &[Fault], colour: bool) -> String {
     let paint = Paint { colour };
     let mut out = String::new();
     for fault in faults {
         one(fault, paint, &mut out);
         out.push('\n');
     }
-    if !faults.is_empty() {
-        let errors = faults.iter().filter(|fault| fault.is_error()).count();
-        out.push_str(&counted(errors, faults.len() - errors));
-        out.push('\n');
-    }
     out
 }
 
-fn counted(errors: usize, warnings: usize) -> String {
+/// How many there are: `2 errors, 1 warning`; `no faults`.
+pub fn counted(faults: &[Fault]) -> String {
+    let errors = faults.iter().filter(|fault| fault.is_error()).count();
+    let warnings = faults.len() - errors;
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     match (errors, warnings) {
+        (0, 0) => "no faults".to_owned(),
         (errors, 0) => plural(errors, "error"),
         (0, warnings) => plural(warnings, "warning"),
         (errors, warnings) => format!("{}, {}", plural(errors, "error"), plural(warnings, "warning")),

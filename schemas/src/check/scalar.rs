@@ -97,7 +97,7 @@ impl Checker<'_> {
             self.findings.push(Finding {
                 span: node.span,
                 pointer: path.to_string(),
-                code: "secret-in-sight",
+                code: crate::hide::IN_SIGHT,
                 severity: Severity::Warning,
                 message: "a secret stands here in plain sight".to_owned(),
                 help: Some("write `{env: NAME}` or `{file: PATH}`".to_owned()),

@@ -145,3 +145,33 @@ fn a_difference_is_told_by_pointer_with_old_and_new() {
         "~ Api a\n    + /info/owner: \"o\"\n    + /plugins/0: {\"new\":{}}\n    ~ /plugins/1/x/a: 1 → 2\n    ~ /proxy/timeout: \"2s\" → \"3s\"\n- Plan gone\n+ Plan new\n"
     );
 }
+
+#[test]
+fn a_secret_in_plain_sight_is_never_shown_but_its_change_is() {
+    let app = |key: &str| {
+        let text = format!("kind: App\nname: a\ncredentials:\n  - {{app_key: ak, secret: {key}}}\n  - {{api_key: {{env: KEY}}}}\n");
+        let loaded = load(vec![Input::new("a.yaml", text)], &Options::default());
+        loaded.documents.into_iter().map(|document| document.message).collect::<Vec<_>>()
+    };
+    let (old, new) = (app("hunter2"), app("hunter3"));
+    let told: String = diff(&old, &new).iter().map(ToString::to_string).collect();
+    assert!(told.starts_with("~ App a\n    ~ /credentials/0/secret: \"***") && !told.contains("hunter"), "{told}");
+    assert_eq!(diff(&old, &app("hunter2")), []);
+    let shown = old[0].shown().to_json();
+    assert!(!shown.contains("hunter2") && shown.contains("KEY") && shown.contains("ak"), "{shown}");
+    let api = back(
+        b"kind: Api\ninfo: {name: a}\ninbound: {match: /}\nplugins: [{jwt: {secret: hunter2, audience: x}}]\nproxy: {respond: {}}\n".to_vec(),
+        "yaml",
+    );
+    let shown = api[0].shown().to_json();
+    assert!(!shown.contains("hunter2") && shown.contains(r#""audience":"x""#), "{shown}");
+}
+
+#[test]
+fn a_line_of_a_fault_does_not_show_a_secret_that_stands_in_it() {
+    let text = "kind: App\nname: a\ncredentials: [{api_key: hunter2, bogus: 1}]\n";
+    let loaded = load(vec![Input::new("a.yaml", text)], &Options::default());
+    assert!(loaded.faults.len() > 1, "{:#?}", loaded.faults);
+    let told = schemas::render::text(&loaded.faults, false);
+    assert!(!told.contains("hunter2") && told.contains("[{api_key: *******, bogus: 1}]"), "{told}");
+}
