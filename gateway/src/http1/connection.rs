@@ -432,7 +432,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
                         return Poll::Ready(Outcome::Panicked);
                     }
                     Ok(Poll::Pending) => break true,
-                    Ok(Poll::Ready(Some(Err(_)))) => return Poll::Ready(Outcome::BodyBroke),
+                    Ok(Poll::Ready(Some(Err(_)))) => {
+                        // What came before the break is the client's, as far as its socket takes it.
+                        let _ = self.poll_write(cx);
+                        return Poll::Ready(Outcome::BodyBroke);
+                    }
                     Ok(Poll::Ready(None)) => it.end(None, &mut self.out).map(|()| true),
                     Ok(Poll::Ready(Some(Ok(frame)))) => match frame.into_data() {
                         Ok(data) => {
