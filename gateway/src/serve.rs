@@ -122,11 +122,13 @@ impl Connection {
 
     /// Runs the exchange through its route; the answer is the client's.
     async fn run(&self, route: &Route, ex: &mut Exchange, note_reason: &mut &'static str) -> Response<Body> {
-        if let Some(params) = &route.params {
+        let many = ex.query().is_some_and(|it| memchr::memchr_iter(b'&', it.as_bytes()).count() >= route.query_count);
+        if let Some(params) = &route.early_params {
             let given = Given { head: &ex.head, names: &ex.route.captures, captures: &ex.captures, form: Form::Absent };
             ex.params = params.coerce(&given).0;
         }
         let outcome = match &route.life {
+            _ if many => Err(Problem::new(Kind::UriTooLong, "the query has too many parameters")),
             Life::Draft => Err(Problem::new(Kind::NotFound, NO_API)),
             Life::Retired(_) => Err(Problem::new(Kind::Gone, "this API is retired")),
             Life::Active | Life::Deprecated(_) => route.chain.run(ex, &*route.target).await,

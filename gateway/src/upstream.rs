@@ -10,10 +10,10 @@ use std::{
 
 use arc_swap::ArcSwap;
 use contract::{
-    Body, Exchange, Kind, Outcome, Problem,
+    Exchange, Kind, Outcome, Problem,
     discovery::{Node, Nodes, Picker, Strategy, Tried},
 };
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, StatusCode};
 use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
@@ -159,10 +159,4 @@ impl Members {
         let figures = nodes.iter().map(|it| (Arc::as_ptr(it) as usize, metrics.node(&it.address.to_string()))).collect();
         Self { count: nodes.len(), picker: strategy.prepare(nodes), figures }
     }
-}
-
-/// Whether an answer is a stream without an end of its own, which no deadline of a whole call may cut.
-pub fn streams(answer: &Response<Body>) -> bool {
-    answer.status() == StatusCode::SWITCHING_PROTOCOLS
-        || answer.headers().get(header::CONTENT_TYPE).is_some_and(|it| it.as_bytes().to_ascii_lowercase().starts_with(b"text/event-stream"))
 }

@@ -127,10 +127,10 @@ impl Body {
     /// Reads the whole body and indexes it, in place; a second reader finds it indexed.
     ///
     /// The inner error is a document's; the body is then whole, as bytes.
-    pub async fn json(&mut self, limit: usize) -> Result<Result<&JsonView, JsonError>, BodyError> {
+    pub async fn json(&mut self, limit: usize, depth: usize) -> Result<Result<&JsonView, JsonError>, BodyError> {
         if !matches!(self, Body::Json(_)) {
             let bytes = self.bytes(limit).await?.clone();
-            match JsonView::parse_with(bytes, &JsonOptions::default()) {
+            match JsonView::parse_with(bytes, &JsonOptions { max_depth: depth, ..JsonOptions::default() }) {
                 Ok(it) => *self = Body::Json(it),
                 Err(fault) => return Ok(Err(fault)),
             }

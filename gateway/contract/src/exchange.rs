@@ -75,6 +75,10 @@ pub struct RouteInfo {
     pub params: Vec<Box<str>>,
     /// The most a buffered request body may hold, in bytes.
     pub body_limit: usize,
+    /// How deep a JSON body may be nested.
+    pub json_depth: usize,
+    /// How many fields a form may have.
+    pub field_count: usize,
     /// `node.id` and `node.zone`.
     pub node: Arc<NodeInfo>,
     /// What `secret('NAME')` of this route's expressions gives.

@@ -39,13 +39,17 @@ impl Exchange {
             if matches!(self.body, Body::Empty) || self.body.bytes(limit).await.map_err(crate::BodyError::of_request)?.is_empty() {
                 return Ok(());
             }
-            return match self.body.json(limit).await.map_err(crate::BodyError::of_request)? {
+            return match self.body.json(limit, self.route.json_depth).await.map_err(crate::BodyError::of_request)? {
                 Ok(_) => Ok(()),
                 Err(fault) => Err(Problem::new(Kind::Invalid, format!("the body is not valid JSON: {fault}"))),
             };
         }
+        let most = self.route.field_count;
         let bytes = self.read_body().await?;
         if media == "application/x-www-form-urlencoded" {
+            if memchr::memchr_iter(b'&', bytes).count() >= most {
+                return Err(Problem::new(Kind::Invalid, format!("the form has more than the {most} fields allowed here")));
+            }
             let form = Form(pairs(bytes).map(|(name, value)| (name.into_owned(), value.into_owned())).collect());
             self.notes.put(form);
         }

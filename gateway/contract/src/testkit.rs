@@ -21,7 +21,15 @@ use crate::{
 /// An exchange on a route that asks for nothing.
 pub fn exchange(request: http::Request<Body>) -> Exchange {
     let (head, body) = request.into_parts();
-    let route = RouteInfo { id: "test@v1".into(), name: "test".into(), version: "v1".into(), body_limit: 1 << 20, ..RouteInfo::default() };
+    let route = RouteInfo {
+        id: "test@v1".into(),
+        name: "test".into(),
+        version: "v1".into(),
+        body_limit: 1 << 20,
+        json_depth: 64,
+        field_count: 1000,
+        ..RouteInfo::default()
+    };
     Exchange {
         id: HeaderValue::from_static("test-request"),
         head,

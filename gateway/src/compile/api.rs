@@ -61,7 +61,7 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
     let body_limit = body_limit(world, told, inbound);
     let mut validate = validate(told, inbound, params.clone(), body_limit);
     let written = rings::expand(world, told, document, &it.plugins, it.defaults.unwrap_or(true));
-    let rings = rings::build(world, told, &format!("Api/{id}"), &written, &names, &mut validate);
+    let (rings, early_params) = rings::build(world, told, &format!("Api/{id}"), &written, &names, &mut validate);
 
     let authenticated = written.iter().any(|it| world.plugins.iter().any(|entry| entry.name == it.ring.name && entry.notes.authenticates));
     let names = Names { authenticated, secrets: true, ..names };
@@ -87,6 +87,8 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
             captures: captures.clone(),
             params: param_names.clone(),
             body_limit,
+            json_depth: world.limits.body.json_depth as usize,
+            field_count: world.limits.body.field_count as usize,
             node: world.node.clone(),
             secrets: Secrets(secrets.clone()),
         })
@@ -97,7 +99,8 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
         when,
         chain,
         target,
-        params,
+        early_params: params.filter(|_| early_params),
+        query_count: world.limits.request.query_count as usize,
         life,
         metrics: world.metrics.route_metrics(&info.name, version),
     };
@@ -350,7 +353,7 @@ fn successor(told: &Told<'_>, it: &v1::Api, captures: &[Vec<Box<str>>]) -> Optio
 pub fn unmatched<'a>(world: &Compiler<'a>, told: &Told<'_>) -> Arc<Route> {
     let written = rings::expand_preset(world, told, rings::UNMATCHED);
     let names = Names::new(Place::Plugin).params(&[]).captures(&[]).authenticated(false);
-    let rings = rings::build(world, told, "Preset/unmatched", &written, &names, &mut None);
+    let (rings, _) = rings::build(world, told, "Preset/unmatched", &written, &names, &mut None);
     heart_of_nothing(world, rings)
 }
 
@@ -362,14 +365,21 @@ fn heart_of_nothing(world: &Compiler<'_>, rings: Vec<contract::onion::Ring>) -> 
         allow: HeaderValue::from_static(""),
     });
     let chain = Chain::new(rings, target.clone());
-    let info = RouteInfo { body_limit: world.limits.body.buffered.0 as usize, node: world.node.clone(), ..RouteInfo::default() };
+    let info = RouteInfo {
+        body_limit: world.limits.body.buffered.0 as usize,
+        json_depth: world.limits.body.json_depth as usize,
+        field_count: world.limits.body.field_count as usize,
+        node: world.node.clone(),
+        ..RouteInfo::default()
+    };
     Arc::new(Route {
         infos: [Arc::new(info)].into(),
         digest: 0,
         when: None,
         chain,
         target,
-        params: None,
+        early_params: None,
+        query_count: usize::MAX,
         life: Life::Active,
         metrics: world.metrics.unmatched().clone(),
     })

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::HashMap, sync::Arc};
 use contract::{
     catalog::RingNotes,
     env::{Env, StateKey, SystemClock},
-    expression::{Expression, Names, Place},
+    expression::{Expression, Names, Place, Reads, Root},
     onion::{MOST_RINGS, Ring, RingKind},
 };
 use schemas::{Document, nearest, v1};
@@ -135,6 +135,7 @@ fn one<'a>(
 pub struct Built {
     pub ring: Ring,
     pub notes: RingNotes,
+    pub reads: Reads,
 }
 
 /// Builds the rings of one route, outermost first. Faults are told where the ring was written.
@@ -145,14 +146,14 @@ pub fn build<'a>(
     written: &[Written<'a>],
     names: &Names<'_>,
     validate: &mut Option<Validate>,
-) -> Vec<Ring> {
+) -> (Vec<Ring>, bool) {
     let mut rings: Vec<Built> = Vec::new();
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     for it in written {
         let name = it.ring.name.as_str();
         if name == VALIDATE {
             match validate.take() {
-                Some(it) => rings.push(Built { ring: it.into_ring(), notes: RingNotes::default() }),
+                Some(it) => rings.push(Built { ring: it.into_ring(), notes: RingNotes::default(), reads: Reads::default() }),
                 None if numbers.contains_key(VALIDATE) => told.push(it.document.places.fault(
                     &it.pointer,
                     "repeated",
@@ -170,14 +171,16 @@ pub fn build<'a>(
         let names = Names { place: Place::Plugin, authenticated, secrets: true, ..*names };
         rings.extend(configure(world, told, owner, it, *number, &names));
     }
+    // A ring outside of validation that looks at parameters has them read at once.
+    let early = rings.iter().take_while(|it| &*it.ring.name != VALIDATE).any(|it| it.reads.reads(Root::Params));
     if let Some(it) = validate.take() {
-        rings.push(Built { ring: it.into_ring(), notes: RingNotes::default() });
+        rings.push(Built { ring: it.into_ring(), notes: RingNotes::default(), reads: Reads::default() });
     }
     if rings.len() > MOST_RINGS {
         told.error("/plugins", "too-many", format!("{} rings; one Api has at most {MOST_RINGS}", rings.len()));
         rings.truncate(MOST_RINGS);
     }
-    rings.into_iter().map(|it| it.ring).collect()
+    (rings.into_iter().map(|it| it.ring).collect(), early)
 }
 
 fn configure(world: &Compiler<'_>, told: &Told<'_>, owner: &str, it: &Written<'_>, number: usize, names: &Names<'_>) -> Option<Built> {
@@ -226,7 +229,7 @@ fn configure(world: &Compiler<'_>, told: &Told<'_>, owner: &str, it: &Written<'_
     let failed = place.has_errors();
     place.into_faults().into_iter().for_each(|it| told.push(it));
     let kind = kind.ok().filter(|_| !failed)?;
-    Some(Built { ring: ring(name, kind, when, reads.body()), notes: entry.notes })
+    Some(Built { ring: ring(name, kind, when, reads.body()), notes: entry.notes, reads })
 }
 
 fn ring(name: &str, kind: RingKind, when: Option<Expression>, reads_body: bool) -> Ring {

@@ -45,7 +45,7 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
         idle_timeout: told.duration("/pool/idle_timeout", pool.idle_timeout.as_deref()).unwrap_or(standard.idle_timeout),
         max_connections: pool.max_connections.map_or(standard.max_connections, |it| it as usize),
     };
-    let timeouts = self::timeouts(told, it.timeouts.as_ref());
+    let timeouts = self::timeouts(world, told, it.timeouts.as_ref());
     if told.has_errors() {
         return None;
     }
@@ -55,7 +55,15 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
 /// An upstream that a call gives as a URL of a single host.
 pub fn of_url(world: &Compiler<'_>, authority: &Authority, digest: u128) -> Arc<Upstream> {
     let listed = vec![Listed { authority: authority.clone(), weight: 1, metadata: BTreeMap::new() }];
-    build(world, authority.as_str(), digest, (strategy::ALL[0].make)(), listed, Limits::default(), Timeouts::default())
+    build(
+        world,
+        authority.as_str(),
+        digest,
+        (strategy::ALL[0].make)(),
+        listed,
+        Limits::default(),
+        Timeouts { stream_idle: world.limits.stream.idle.get(), ..Timeouts::default() },
+    )
 }
 
 fn build(
@@ -152,8 +160,8 @@ pub fn authority(text: &str) -> Result<Authority, &'static str> {
     }
 }
 
-fn timeouts(told: &Told<'_>, it: Option<&v1::Timeouts>) -> Timeouts {
-    let standard = Timeouts::default();
+fn timeouts(world: &Compiler<'_>, told: &Told<'_>, it: Option<&v1::Timeouts>) -> Timeouts {
+    let standard = Timeouts { stream_idle: world.limits.stream.idle.get(), ..Timeouts::default() };
     let Some(it) = it else { return standard };
     let one = |pointer: &str, text: &Option<String>, or| match told.duration(pointer, text.as_deref()) {
         Some(it) if it.is_zero() => {
@@ -167,6 +175,7 @@ fn timeouts(told: &Told<'_>, it: Option<&v1::Timeouts>) -> Timeouts {
         connect: one("/timeouts/connect", &it.connect, standard.connect),
         first_byte: one("/timeouts/first_byte", &it.first_byte, standard.first_byte),
         idle: one("/timeouts/idle", &it.idle, standard.idle),
+        stream_idle: standard.stream_idle,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use contract::{
     Body, BodyError, Exchange, Kind, Outcome, Problem,
-    onion::{Next, Plugin, Ring},
+    onion::{Filter, Flow, Next, Plugin, Ring},
     scope::media_type,
 };
 use http::{HeaderValue, header};
@@ -28,8 +28,12 @@ pub struct Validate {
 }
 
 impl Validate {
+    /// A ring that waits only if it has a body to look at.
     pub fn into_ring(self) -> Ring {
-        Ring::plugin("validate", self)
+        match self.params.as_ref().filter(|it| self.content.is_empty() && self.max_size == u64::MAX && !it.need_form()) {
+            Some(it) => Ring::filter("validate", ValidateHead(it.clone())),
+            None => Ring::plugin("validate", self),
+        }
     }
 
     fn content(&self, ex: &Exchange) -> Result<(), Box<Problem>> {
@@ -84,6 +88,28 @@ impl http_body::Body for Counted {
     }
 }
 
+/// The same for parameters that the head alone holds.
+struct ValidateHead(Arc<Params>);
+
+impl Filter for ValidateHead {
+    fn request(&self, ex: &mut Exchange) -> Flow {
+        check(&self.0, ex, Form::Absent).map(|()| None)
+    }
+}
+
+/// Reads the parameters as the rings outside have left them; every fault becomes part of one answer.
+fn check(params: &Params, ex: &mut Exchange, form: Form<'_>) -> Result<(), Box<Problem>> {
+    let given = Given { head: &ex.head, names: &ex.route.captures, captures: &ex.captures, form };
+    let (values, details) = params.coerce(&given);
+    if let Some(first) = details.first() {
+        let mut problem = Problem::new(Kind::Invalid, format!("validation failed: {}", first.message)).reason("validation");
+        problem.details = details;
+        return Err(problem);
+    }
+    ex.params = values;
+    Ok(())
+}
+
 impl Plugin for Validate {
     async fn call(&self, ex: &mut Exchange, next: Next) -> Outcome {
         self.content(ex)?;
@@ -105,14 +131,7 @@ impl Plugin for Validate {
                 Some(media::FormMedia::Urlencoded) => Form::Urlencoded(&bytes),
                 _ => Form::Absent,
             };
-            let given = Given { head: &ex.head, names: &ex.route.captures, captures: &ex.captures, form };
-            let (values, details) = params.coerce(&given);
-            if let Some(first) = details.first() {
-                let mut problem = Problem::new(Kind::Invalid, format!("validation failed: {}", first.message)).reason("validation");
-                problem.details = details;
-                return Err(problem);
-            }
-            ex.params = values;
+            check(params, ex, form)?;
         }
         next.run(ex).await
     }

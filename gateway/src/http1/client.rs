@@ -63,11 +63,18 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Without a byte moved while either side has something to say.
     pub idle: Duration,
+    /// The same of tunnels and of server-sent events, where it is longer than `idle`.
+    pub stream_idle: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(1), first_byte: Duration::from_secs(15), idle: Duration::from_secs(60) }
+        Self {
+            connect: Duration::from_secs(1),
+            first_byte: Duration::from_secs(15),
+            idle: Duration::from_secs(60),
+            stream_idle: Duration::from_secs(300),
+        }
     }
 }
 
@@ -157,7 +164,11 @@ pub async fn send(pool: &Pool, call: Call<'_>) -> Result<Response<Body>, Box<Fai
         let mut exchange = Exchange::new(connection, upload);
         let fault = match poll_fn(|cx| exchange.poll_head(cx, &mut ask)).await {
             Ok(head) => {
-                let stay = Stay { pool: pool.clone(), _flight: flight, idle: timeouts.idle, by: body_deadline.map(Instant::from_std) };
+                // A stream has no end to wait for, and may well be silent for a while.
+                let streams = head.streams();
+                let idle = if streams { timeouts.stream_idle.max(timeouts.idle) } else { timeouts.idle };
+                let by = body_deadline.filter(|_| !streams).map(Instant::from_std);
+                let stay = Stay { pool: pool.clone(), _flight: flight, idle, by };
                 return answer(exchange, head, upgrade, stay).map_err(|fault| Failure::new(fault, true, None, None));
             }
             Err(fault) => fault,

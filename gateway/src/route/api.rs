@@ -16,7 +16,10 @@ pub struct Route {
     pub when: Option<Expression>,
     pub chain: Arc<Chain>,
     pub target: Arc<Target>,
-    pub params: Option<Arc<Params>>,
+    /// Where a ring outside of validation looks at them.
+    pub early_params: Option<Arc<Params>>,
+    /// How many parameters a query may have; beyond: 414.
+    pub query_count: usize,
     pub life: Life,
     pub metrics: RouteMetrics,
 }

@@ -19,8 +19,6 @@ pub struct Limits {
     pub connection: Connection,
     /// Long connections: WebSocket, server-sent events, streams.
     pub stream: Stream,
-    /// What backends answer. Times of a backend stand in its Upstream.
-    pub upstream: Upstream,
     /// How the gateway ends.
     pub drain: Drain,
 }
@@ -53,8 +51,6 @@ pub struct Body {
     pub size: Size,
     /// A body that is read into memory: by `params`, `body`, scripts. Beyond: 413.
     pub buffered: Size,
-    /// A body that is kept so that its call can be repeated; a larger one is sent once.
-    pub retry: Size,
     /// How many fields a form may have. Beyond: 400.
     pub field_count: u32,
     /// How deep JSON may be nested. Beyond: 400.
@@ -95,16 +91,6 @@ pub struct Stream {
     pub idle: Duration,
 }
 
-/// What backends answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Upstream {
-    /// All headers of an answer together. Beyond: 502.
-    pub headers: Size,
-    /// How many headers an answer may have. Beyond: 502.
-    pub header_count: u32,
-}
-
 /// How the gateway ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -142,7 +128,6 @@ impl Default for Body {
         Self {
             size: kib(10 * 1024),
             buffered: kib(1024),
-            retry: kib(64),
             field_count: 1000,
             json_depth: 64,
             idle: seconds(30),
@@ -165,12 +150,6 @@ impl Default for Stream {
     }
 }
 
-impl Default for Upstream {
-    fn default() -> Self {
-        Self { headers: kib(64), header_count: 200 }
-    }
-}
-
 impl Default for Drain {
     fn default() -> Self {
         Self { wait: seconds(5), time: seconds(30) }
@@ -189,7 +168,6 @@ impl Limits {
         let (request, body) = (&self.request, &self.body);
         at_most(faults, ("request/header", request.header), ("request/headers", request.headers));
         at_most(faults, ("body/buffered", body.buffered), ("body/size", body.size));
-        at_most(faults, ("body/retry", body.retry), ("body/size", body.size));
         at_most(faults, ("body/idle", body.idle), ("body/time", body.time));
         at_most(faults, ("body/slow_after", body.slow_after), ("body/time", body.time));
         if let Some(count) = self.connection.count {
@@ -205,8 +183,6 @@ impl Limits {
             ("request/header", request.header, Size(64), MOST_HEAD),
             ("body/size", body.size, Size(0), Size(u64::MAX)),
             ("body/buffered", body.buffered, Size(0), MOST_BUFFERED),
-            ("body/retry", body.retry, Size(0), MOST_BUFFERED),
-            ("upstream/headers", self.upstream.headers, Size(256), MOST_HEAD),
         ] {
             within(faults, name, value, least, most);
         }
@@ -218,7 +194,6 @@ impl Limits {
             ("connection/count", connection.count.unwrap_or(1), 1, u32::MAX),
             ("connection/count_per_address", connection.count_per_address, 1, u32::MAX),
             ("connection/requests", connection.requests, 1, u32::MAX),
-            ("upstream/header_count", self.upstream.header_count, 1, 10_000),
         ] {
             within(faults, name, value, least, most);
         }

@@ -106,7 +106,6 @@ fn what_does_not_fit_together_is_told_in_its_place() {
         &[
             "allium.yaml: error[bad-setting]: `admin.address` and `listen.0.address` are both `127.0.0.1:9080`",
             "allium.yaml:3:9: error[bad-setting]: `limits.body.buffered` (1MiB) is beyond",
-            "allium.yaml:3:9: error[bad-setting]: `limits.body.retry` (64KiB) is beyond",
             "allium.yaml:4:12: error[bad-setting]: `a b` is no name",
             "allium.yaml:5:18: error[bad-setting]: the folder of secrets",
             "allium.yaml:6:20: error[bad-setting]: the folder of the definitions",

@@ -35,7 +35,7 @@ impl Outbound {
         }
         if self.reads_body && is_json(&media_type(answer.headers())) {
             // What is not JSON after all stays as it is, and expressions see null.
-            let _ = answer.body_mut().json(MAX_ANSWER).await.map_err(BodyError::of_response)?;
+            let _ = answer.body_mut().json(MAX_ANSWER, ex.route.json_depth).await.map_err(BodyError::of_response)?;
         }
         let outcome = Ok(answer);
         let scope = ex.scope_after(&outcome);

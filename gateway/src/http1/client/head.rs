@@ -23,6 +23,14 @@ pub(super) struct Head {
     pub(super) keep_alive: bool,
 }
 
+impl Head {
+    /// Whether what follows is a stream without an end of its own: a tunnel, or server-sent events.
+    pub(super) fn streams(&self) -> bool {
+        let events = |it: &http::HeaderValue| it.as_bytes().get(..17).is_some_and(|it| it.eq_ignore_ascii_case(b"text/event-stream"));
+        self.status == StatusCode::SWITCHING_PROTOCOLS || self.headers.get(http::header::CONTENT_TYPE).is_some_and(events)
+    }
+}
+
 /// Finds the end of a head that arrives in pieces; looks at each byte once.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
