@@ -10,7 +10,8 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ("schemas", "schemas", &[]),
     ("contract", "gateway/contract", &[]),
     ("lua", "lua", &["contract"]),
-    ("plugins", "plugins", &["contract", "lua"]),
+    // Of `schemas` a plugin uses the units alone (durations, sizes), so that `10m` means the same everywhere in a definition.
+    ("plugins", "plugins", &["contract", "lua", "schemas"]),
     ("gateway", "gateway", &["contract", "lua", "plugins", "schemas"]),
     ("tests", "tests", &["contract", "gateway", "lua", "plugins", "schemas"]),
 ];

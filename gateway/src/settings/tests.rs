@@ -1,3 +1,4 @@
+//! Settings as a whole: what is read, what is refused, and what the manual says of them.
 use std::collections::BTreeSet;
 
 use schemas::render;

@@ -1,3 +1,4 @@
+//! The access log as its reader sees it: lines, files, and what becomes of a slow disk.
 use std::{
     fs,
     path::PathBuf,

@@ -1,3 +1,4 @@
+//! Metrics as a scraper sees them: figures, labels, what is forgotten, and that the manual names each.
 use std::{collections::HashMap, time::Duration};
 
 use contract::meter::Meter;
