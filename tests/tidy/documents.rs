@@ -110,6 +110,19 @@ fn without_reason(workspace: &str, readme: &str) -> Vec<String> {
     faults
 }
 
+/// The worked examples that a page does not show as they are: what it prints is what was compiled and tested.
+fn not_shown(page: &File, files: &[File]) -> Vec<String> {
+    let examples = files.iter().filter(|it| it.under("plugins/tests/worked") && !it.path.ends_with("/main.rs"));
+    let lost = examples.filter(|it| !page.text.contains(&format!("```rust\n{}```\n", it.text)));
+    lost.map(|it| format!("{}: does not show {} as it is", page.path, it.path)).collect()
+}
+
+#[test]
+fn the_manual_of_plugins_shows_what_is_compiled() {
+    let page = tree::files().iter().find(|it| it.path == "docs/PLUGIN.md").expect("docs/PLUGIN.md");
+    none(not_shown(page, tree::files()));
+}
+
 #[test]
 fn every_link_leads_somewhere() {
     none(broken_links(tree::files(), &|path| tree::root().join(path).exists()));
@@ -152,6 +165,13 @@ mod tests {
         let example = [file("routes/demo/a.yaml", "# yaml-language-server: $schema=../../schemas/x.json\nkind: Api\n")];
         assert_eq!(lost_schemas(&example, &|path| path == "schemas/x.json"), Vec::<String>::new());
         assert_eq!(lost_schemas(&example, &|_| false).len(), 1);
+    }
+
+    #[test]
+    fn an_example_that_a_page_shows_otherwise_is_found() {
+        let examples = [file("plugins/tests/worked/main.rs", "mod a;\n"), file("plugins/tests/worked/a.rs", "fn a() {}\n")];
+        assert_eq!(not_shown(&file("docs/PLUGIN.md", "```rust\nfn a() {}\n```\n"), &examples), Vec::<String>::new());
+        assert_eq!(not_shown(&file("docs/PLUGIN.md", "```rust\nfn b() {}\n```\n"), &examples).len(), 1);
     }
 
     #[test]
