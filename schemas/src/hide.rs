@@ -38,11 +38,7 @@ fn hide(node: &mut Node<'static>, id: ShapeId) {
     match (shape.special, &mut node.value) {
         (Special::Json, _) => {}
         (Special::Ring, _) => by_name(node),
-        (Special::None, Value::Text(text)) => {
-            if shape.bare.iter().any(|at| shape.fields[*at].secret) {
-                *text = Cow::Owned(mark(text));
-            }
-        }
+        (Special::None, Value::Text(text)) if shape.bare.iter().any(|at| shape.fields[*at].secret) => *text = Cow::Owned(mark(text)),
         (Special::None, Value::Map(entries)) => {
             for entry in entries {
                 let way = shape.keys.iter().find(|(name, _)| *name == entry.key).map(|(_, way)| *way);
@@ -86,7 +82,11 @@ fn mark(text: &str) -> String {
 
 /// Takes secrets out of the lines that faults show: those that other faults among them say stand in plain sight.
 pub fn in_excerpts(faults: &mut [Fault]) {
-    let mut seen: HashMap<(Arc<str>, u32), Vec<(u32, u32)>> = HashMap::new();
+    /// File and line.
+    type Line = (Arc<str>, u32);
+    /// Columns: from, and up to but not including.
+    type Columns = (u32, u32);
+    let mut seen: HashMap<Line, Vec<Columns>> = HashMap::new();
     for fault in faults.iter().filter(|fault| fault.code == IN_SIGHT && fault.line > 0) {
         for line in fault.line..=fault.end.line {
             let from = if line == fault.line { fault.column } else { 1 };
