@@ -105,6 +105,8 @@ pub struct Compiler<'a> {
     /// `None` for one that has faults.
     pub upstreams: BTreeMap<Box<str>, Option<Arc<Upstream>>>,
     presets: BTreeMap<&'a str, (&'a Document, &'a v1::Preset)>,
+    /// Documents that could not even be read.
+    broken: &'a [Broken],
     policy: &'a SecretsPolicy,
     without_secrets: bool,
     urls: RefCell<HashMap<Authority, Arc<Upstream>>>,
@@ -129,6 +131,7 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     let mut bad: HashSet<Id> = HashSet::new();
     let documents = unique(documents, &mut faults, &mut bad);
     let mut world = Compiler::new(shop, &documents, former);
+    world.broken = broken;
     for it in broken {
         // A name that is there but unreadable is not an unknown name.
         if let (Some(Kind::Upstream), Some(name)) = (it.kind, &it.name) {
@@ -292,6 +295,7 @@ impl<'a> Compiler<'a> {
             apis,
             upstreams: BTreeMap::new(),
             presets,
+            broken: &[],
             policy: &shop.policy,
             without_secrets: shop.without_secrets,
             urls: RefCell::default(),
@@ -376,12 +380,16 @@ impl<'a> Compiler<'a> {
             if let Definition::App(it) = &document.message
                 && let Some(plan) = it.plan.as_deref().filter(|it| !plans.contains(it))
             {
+                bad.insert(document.id.clone());
+                if self.is_broken(Kind::Plan, plan) {
+                    faults.push(document.places.fault("/plan", "broken-reference", format!("the Plan '{plan}' has faults of its own")));
+                    continue;
+                }
                 let fault = document.places.fault("/plan", "unknown-reference", format!("there is no Plan named '{plan}'"));
                 faults.push(match schemas::nearest(plan, plans.iter().copied()) {
                     Some(near) => fault.help(format!("did you mean '{near}'?")),
                     None => fault,
                 });
-                bad.insert(document.id.clone());
             }
         }
     }
@@ -409,6 +417,11 @@ impl<'a> Compiler<'a> {
 
     pub fn presets(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.presets.keys().copied()
+    }
+
+    /// Whether a document of this kind and name is there, but could not be read: its name is no unknown one.
+    pub fn is_broken(&self, kind: Kind, name: &str) -> bool {
+        self.broken.iter().any(|it| it.kind == Some(kind) && it.name.as_deref() == Some(name))
     }
 
     pub fn used(&self, upstream: &str) {

@@ -8,7 +8,7 @@ use contract::{
     onion::Chain,
 };
 use http::{HeaderName, HeaderValue};
-use schemas::{Document, v1};
+use schemas::{Document, Kind, v1};
 
 use super::{Compiler, calls, rings, told::Told, validate::Validate};
 use crate::{
@@ -109,16 +109,13 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
 
 fn patterns(told: &Told<'_>, inbound: &v1::Inbound) -> Option<Vec<Pattern>> {
     let parse = |(at, text): (usize, &String)| {
-        // A single pattern need not be a list.
-        let pointer = if inbound.r#match.len() == 1 && told.document.places.find("/inbound/match/0").is_none_or(|it| !it.whole) {
-            "/inbound/match".to_owned()
-        } else {
-            format!("/inbound/match/{at}")
-        };
         Pattern::parse(text)
             .map_err(|it| {
+                // A single pattern need not be a list. Looking that up means reading the document again: only for a fault.
+                let list = format!("/inbound/match/{at}");
+                let pointer = if told.document.places.find(&list).is_some_and(|it| it.whole) { &*list } else { "/inbound/match" };
                 told.push(told.document.places.text_fault(
-                    &pointer,
+                    pointer,
                     schemas::TextFault { offset: it.offset, len: it.len, code: "bad-pattern", message: it.message, help: it.help },
                 ))
             })
@@ -239,6 +236,10 @@ fn life(world: &Compiler<'_>, told: &Told<'_>, info: &v1::Info, captures: &[Vec<
         let version = it.version.as_deref().unwrap_or(NO_VERSION);
         match world.apis.get(&(it.name.as_str(), version)) {
             Some(successor) => notice.successor = self::successor(told, successor, captures),
+            None if world.is_broken(Kind::Api, &it.name) => {
+                let message = format!("the Api {} has faults of its own", id(&it.name, version));
+                told.error("/info/lifecycle/successor", "broken-reference", message);
+            }
             None => {
                 let known: Vec<String> = world.apis.keys().map(|(name, version)| id(name, version)).collect();
                 let message = format!("there is no Api {}", id(&it.name, version));

@@ -7,9 +7,9 @@ use contract::{
     expression::{Expression, Names, Place, Reads, Root},
     onion::{MOST_RINGS, Ring, RingKind},
 };
-use schemas::{Document, nearest, v1};
+use schemas::{Definition, Document, Kind, nearest, v1};
 
-use super::{Compiler, told::Told, validate::Validate};
+use super::{Compiler, Workshop, told::Told, validate::Validate};
 
 /// The Preset that is put outside every Api's own plugins.
 pub const DEFAULT: &str = "default";
@@ -75,6 +75,17 @@ pub fn expand_preset<'a>(world: &Compiler<'a>, told: &Told<'_>, name: &'a str) -
     all
 }
 
+/// The rings of an Api or a Preset, presets expanded, without building any: for `explain`.
+pub fn expanded<'a>(shop: &'a Workshop, documents: &'a [Arc<Document>], document: &'a Document) -> Vec<Written<'a>> {
+    let world = Compiler::new(shop, documents, None);
+    let told = Told::new(document);
+    match &document.message {
+        Definition::Api(it) => expand(&world, &told, document, &it.plugins, it.defaults.unwrap_or(true)),
+        Definition::Preset(it) => expand_preset(&world, &told, &it.name),
+        _ => Vec::new(),
+    }
+}
+
 fn add<'a>(
     world: &Compiler<'a>,
     told: &Told<'_>,
@@ -114,6 +125,9 @@ fn one<'a>(
     }
     world.used_preset(name);
     let Some(found) = world.preset(name) else {
+        if world.is_broken(Kind::Preset, name) {
+            return told.push(document.places.fault(&at, "broken-reference", format!("the Preset '{name}' has faults of its own")));
+        }
         let near = nearest(name, world.presets())
             .map_or("write one: `kind: Preset`, with `plugins`".to_owned(), |it| format!("did you mean '{it}'?"));
         return fault(format!("there is no Preset named '{name}'"), near);
