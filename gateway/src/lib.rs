@@ -4,6 +4,7 @@
 //! leaves that do not import each other.
 pub mod admin;
 pub mod app;
+pub mod command;
 pub mod compile;
 pub mod digest;
 pub mod http1;

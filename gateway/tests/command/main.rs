@@ -1,0 +1,9 @@
+//! The command `allium`, run as people run it: what it prints, and how it ends.
+mod bench;
+mod check;
+mod convert;
+mod explain;
+mod help;
+mod routes;
+mod schema;
+mod streams;
