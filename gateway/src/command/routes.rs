@@ -19,7 +19,6 @@ struct Row<'a> {
     document: &'a Document,
     api: &'a v1::Api,
     faulty: bool,
-    line: u32,
 }
 
 pub fn routes(it: &Routes, given: &Given, terminal: &Terminal) -> Result<Exit, Exit> {
@@ -50,8 +49,7 @@ fn rows(world: &World) -> Vec<Row<'_>> {
         let Definition::Api(api) = &document.message else { continue };
         let faulty = world.bad.contains(&document.id);
         let patterns: Vec<Pattern> = api.inbound.iter().flat_map(|it| &it.r#match).filter_map(|it| Pattern::parse(it).ok()).collect();
-        let line = document.places.fault("/inbound/match", "", "").line;
-        rows.extend(patterns.into_iter().map(|pattern| Row { pattern, document, api, faulty, line }));
+        rows.extend(patterns.into_iter().map(|pattern| Row { pattern, document, api, faulty }));
     }
     rows
 }
@@ -168,6 +166,6 @@ fn value(it: &Row<'_>) -> Value {
     json!({
         "methods": it.methods(), "host": it.host(), "path": it.path(), "api": it.document.id.name, "version": it.document.id.version,
         "state": it.state(), "target": target(it.api), "when": it.when(), "order": it.when().map(|_| it.order()),
-        "file": &*it.document.file, "line": it.line,
+        "file": &*it.document.file, "line": it.document.places.fault("/inbound/match", "", "").line,
     })
 }

@@ -8,11 +8,13 @@ use schemas::{
 use serde_json::Value as Json;
 
 use super::{
-    super::world::World,
     defaults,
     nodes::{Tree, at, entry, list, map, number, of_json, text, texts},
 };
-use crate::compile::rings::{self, Written};
+use crate::{
+    command::world::World,
+    compile::rings::{self, Written},
+};
 
 /// Makes reports.
 pub struct Reporter<'a> {

@@ -6,10 +6,8 @@ use schemas::{
     tree::{Node, Value, escape},
 };
 
-use super::{
-    super::terminal::Paint,
-    nodes::{Tree, at, entries, entry, items, word},
-};
+use super::nodes::{Tree, at, entries, entry, items, word};
+use crate::command::terminal::Paint;
 
 /// The whole report; ends with a line break.
 pub fn write(report: &Tree, paint: Paint) -> String {
