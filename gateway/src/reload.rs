@@ -41,6 +41,9 @@ struct Read {
     faults: Vec<Fault>,
 }
 
+/// Makes a snapshot the one that is served.
+type Swap = dyn Fn(&Arc<Snapshot>) + Send;
+
 /// Takes definitions over, one state of the source after the other.
 pub struct Reloader {
     shop: Arc<Workshop>,
@@ -51,7 +54,7 @@ pub struct Reloader {
     current: Option<Arc<Snapshot>>,
     status: Arc<Mutex<Status>>,
     last_good: Option<LastGood>,
-    swap: Box<dyn Fn(&Arc<Snapshot>) + Send>,
+    swap: Box<Swap>,
 }
 
 /// What became of one state of the source.
@@ -369,7 +372,7 @@ impl Reloader {
 /// Which definition a broken document says it is.
 fn identity(it: &Broken) -> Option<Id> {
     let (kind, name) = (it.kind?, it.name.clone()?);
-    Some(Id { kind, name: name.into(), version: it.version.clone().filter(|_| kind == Kind::Api).map(Into::into) })
+    Some(Id { kind, name, version: it.version.clone().filter(|_| kind == Kind::Api) })
 }
 
 /// A path without `.` and `..`, to compare names of files.

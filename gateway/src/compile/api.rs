@@ -194,8 +194,8 @@ fn outbound(told: &Told<'_>, it: &v1::Outbound, names: &Names<'_>) -> Outbound {
     let remove =
         headers.remove.iter().enumerate().filter_map(|(at, it)| told.header(&format!("/outbound/headers/remove/{at}"), it)).collect();
     let body = it.body.as_ref().and_then(|it| told.json("/outbound/body", it, names));
-    let reads = set.iter().chain(&add).map(|(_, it)| it.reads()).chain(body.iter().map(|it| it.reads()));
-    let reads_body = reads.fold(false, |any, it| any || it.response_body());
+    let mut reads = set.iter().chain(&add).map(|(_, it)| it.reads()).chain(body.iter().map(|it| it.reads()));
+    let reads_body = reads.any(|it| it.response_body());
     Outbound { remove, set: set.into(), add: add.into(), body, reads_body }
 }
 

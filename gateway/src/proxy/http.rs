@@ -17,13 +17,16 @@ use crate::http1::client::{
     pool::{Keeper, Pool},
 };
 
+/// By an object's address in memory, which is its own while it lives.
+type ByAddress<T> = HashMap<usize, T, foldhash::fast::FixedState>;
+
 /// The HTTP side of one upstream: its nodes' permits, for all threads.
 pub struct Http {
     limits: Limits,
     timeouts: Timeouts,
     threads: usize,
     /// By the node's address in memory; as long as the node lives.
-    permits: RwLock<HashMap<usize, (Weak<Node>, Arc<Permits>), foldhash::fast::FixedState>>,
+    permits: RwLock<ByAddress<(Weak<Node>, Arc<Permits>)>>,
 }
 
 /// How long one call may take.
@@ -38,7 +41,7 @@ pub struct Time {
 /// This thread's pools, by the node's permits.
 struct Pools {
     keeper: Keeper,
-    pools: RefCell<HashMap<usize, (Weak<Permits>, Pool), foldhash::fast::FixedState>>,
+    pools: RefCell<ByAddress<(Weak<Permits>, Pool)>>,
 }
 
 impl Http {

@@ -175,7 +175,8 @@ mod tests {
         let second = ("proc/self/cgroup", "0::/a/b\n");
         let first = ("proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/docker/1\n");
         let mount_1 = ("proc/self/mountinfo", "30 1 0:30 /docker/1 /sys/fs/cgroup/cpu ro master:1 - cgroup cgroup rw,cpu,cpuacct\n");
-        let cases: &[(&str, &[(&str, &str)], Option<usize>)] = &[
+        type Files = [(&'static str, &'static str)];
+        let cases: &[(&str, &Files, Option<usize>)] = &[
             ("nothing", &[], None),
             ("no-group", &[EIGHT], Some(8)),
             ("v2", &[EIGHT, MOUNT_2, second, ("sys/fs/cgroup/a/b/cpu.max", "150000 100000\n")], Some(2)),

@@ -40,14 +40,17 @@ pub struct Call {
 
 /// What of the request is changed on its way.
 pub struct Send {
-    pub query: Box<[(Box<str>, Source)]>,
+    pub query: Named,
     pub headers: Box<[(HeaderName, Source)]>,
-    pub cookies: Box<[(Box<str>, Source)]>,
-    pub form: Option<Box<[(Box<str>, Source)]>>,
+    pub cookies: Named,
+    pub form: Option<Named>,
     pub body: Option<Content>,
     /// Nothing unnamed is sent but what a call cannot do without.
     pub only: bool,
 }
+
+/// Values by name, in the order of the definition.
+pub type Named = Box<[(Box<str>, Source)]>;
 
 /// One value: a template, or a list of them, each of which repeats the name.
 pub struct Source(pub Box<[Template]>);

@@ -101,6 +101,7 @@ impl SinkHandle {
     }
 
     /// Waits until everything sent before is written, or until `patience` is over. Never on a worker.
+    #[expect(clippy::disallowed_methods, reason = "waits when the process ends, never on a worker")]
     pub fn flush(&self, patience: Duration) -> bool {
         let (send, receive) = sync_channel(1);
         let until = Instant::now() + patience;
@@ -118,6 +119,7 @@ impl SinkHandle {
 }
 
 impl Drop for Sink {
+    #[expect(clippy::disallowed_methods, reason = "waits when the process ends, never on a worker")]
     fn drop(&mut self) {
         let until = Instant::now() + PATIENCE;
         while let Err(TrySendError::Full(_)) = self.send.try_send(Message::Stop) {
