@@ -13,6 +13,8 @@ use crate::{
 pub const MAX_DEPTH: usize = 64;
 /// How many bytes aliases may add to a file.
 pub const MAX_ALIASED: usize = 1 << 20;
+/// How much memory the values of a document's anchors may take until an alias names them: anchors may stand in each other.
+const MAX_ANCHORED: usize = 16 << 20;
 
 /// A fault of reading, before anything is known of the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +93,7 @@ pub fn read(text: &str, span: Span) -> Read<'_> {
         offsets: Offsets::new(chunk, span.start as usize + skipped),
         anchors: HashMap::new(),
         aliased: 0,
+        anchored: 0,
         faults: Vec::new(),
     };
     let root = reader.read();
@@ -126,10 +129,21 @@ impl Offsets {
 struct Reader<'a> {
     chunk: &'a str,
     offsets: Offsets,
-    /// Anchored values with their weight; none where the value is not finished, which makes an alias to it a circle.
-    anchors: HashMap<usize, Option<(Node<'a>, usize)>>,
+    anchors: HashMap<usize, Anchor<'a>>,
     aliased: usize,
+    /// What the values in `anchors` weigh.
+    anchored: usize,
     faults: Vec<ReadFault>,
+}
+
+/// What an alias would stand for.
+enum Anchor<'a> {
+    /// A value that is not finished, which makes an alias to it a circle.
+    Open,
+    /// With its weight.
+    Value(Node<'a>, usize),
+    /// More than all aliases together may add; not kept.
+    Heavy,
 }
 
 /// A list or map that is not finished.
@@ -207,15 +221,15 @@ impl<'a> Reader<'a> {
                 }
                 Event::Alias(anchor) => {
                     let node = match self.anchors.get(&anchor) {
-                        Some(Some((node, weight))) => {
+                        Some(Anchor::Value(node, weight)) if self.aliased + weight <= MAX_ALIASED => {
                             self.aliased += weight;
-                            if self.aliased > MAX_ALIASED {
-                                self.fault(at, "too-many-aliases", "aliases add more than 1 MiB to this document");
-                                return None;
-                            }
                             node.clone()
                         }
-                        Some(None) => {
+                        Some(Anchor::Value(..) | Anchor::Heavy) => {
+                            self.fault(at, "too-many-aliases", "aliases add more than 1 MiB to this document");
+                            return None;
+                        }
+                        Some(Anchor::Open) => {
                             self.fault(at, "bad-alias", "this alias stands inside what it names");
                             Node { span: at, value: Value::Null }
                         }
@@ -281,7 +295,10 @@ impl<'a> Reader<'a> {
 
     fn anchor(&mut self, anchor: usize, node: &Node<'a>) {
         let weight = weigh(node);
-        self.anchors.insert(anchor, Some((node.clone(), weight)));
+        let fits = weight <= MAX_ALIASED && self.anchored + weight <= MAX_ANCHORED;
+        let kept = if fits { Anchor::Value(node.clone(), weight) } else { Anchor::Heavy };
+        self.anchored += if fits { weight } else { 0 };
+        self.anchors.insert(anchor, kept);
     }
 
     fn open(&mut self, is_map: bool, anchor: usize, tag: Option<&Tag>, span: Span, stack: &mut Vec<Open<'a>>) {
@@ -292,7 +309,7 @@ impl<'a> Reader<'a> {
             }
         }
         if anchor > 0 {
-            self.anchors.insert(anchor, None);
+            self.anchors.insert(anchor, Anchor::Open);
         }
         stack.push(Open { span, anchor, items: Vec::new(), entries: Vec::new(), merges: Vec::new(), is_map, key: None });
     }
@@ -336,9 +353,11 @@ impl<'a> Reader<'a> {
             let (span, message) = (entry.span, format!("the key `{}` stands twice in this map", entry.key));
             self.fault(span, "repeated-key", message);
         }
-        for at in twice.into_iter().rev() {
-            entries.remove(at);
-        }
+        let (mut at, mut twice) = (0, twice.into_iter().peekable());
+        entries.retain(|_| {
+            at += 1;
+            twice.next_if_eq(&(at - 1)).is_none()
+        });
     }
 
     fn merge(&mut self, node: Node<'a>, into: &mut Vec<Entry<'a>>) {

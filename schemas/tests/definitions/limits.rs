@@ -29,6 +29,26 @@ fn aliases_expand_to_a_mebibyte_and_no_further() {
 }
 
 #[test]
+fn anchors_within_anchors_are_not_copied_over_and_over() {
+    let items = "a,".repeat(100_000);
+    let anchors: String = (0..60).map(|it| format!("&a{it} [")).collect();
+    let text = format!("kind: Plan\nname: a\nx: {anchors}{items}{}\ny: *a0\n", "]".repeat(60));
+    let start = Instant::now();
+    assert!(codes("a.yaml", text)[0].ends_with(":too-many-aliases"));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn keys_that_stand_twice_take_time_that_grows_with_the_file_alone() {
+    let text =
+        format!("kind: Plan\nname: a\n{}{}", "x: 1\n".repeat(100_000), (0..100_000).map(|it| format!("k{it}: 1\n")).collect::<String>());
+    let start = Instant::now();
+    let told = codes("a.yaml", text);
+    assert_eq!(told.iter().filter(|it| it.ends_with(":repeated-key")).count(), 99_999);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
 fn merge_keys_give_way_to_keys_that_are_written() {
     let text = "kind: Upstream\nname: a\nnodes: [{address: a}]\nhealth:\n  active: &a {path: /h, interval: 1s, timeout: 2s}\npool: {max_idle: 1}\n---\n\
                 kind: Upstream\nname: b\nnodes:\n  - &n {address: a, weight: 1}\n  - {<<: *n, weight: 2}\n  - {<<: [{weight: 3}, *n]}\n";
