@@ -31,7 +31,11 @@ pub struct Redirect {
 /// An expression failed: a client's own bytes in the wrong place are its fault, everything else is the definition's.
 pub fn failed(fault: RenderError, what: &'static str) -> Box<Problem> {
     let kind = match fault {
-        RenderError::ControlInHeader | RenderError::DotSegment | RenderError::EmptyInPath | RenderError::Redirect => Kind::Invalid,
+        RenderError::ControlInHeader
+        | RenderError::DotSegment
+        | RenderError::NulInPath
+        | RenderError::EmptyInPath
+        | RenderError::Redirect => Kind::Invalid,
         RenderError::NullInPath | RenderError::Eval(_) => Kind::Internal,
     };
     let message = match kind {

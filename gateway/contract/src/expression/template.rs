@@ -87,6 +87,8 @@ pub enum RenderError {
     EmptyInPath,
     /// The path would have a dot segment: 400.
     DotSegment,
+    /// The path would have a NUL: 400.
+    NulInPath,
     /// A header's value would hold CR, LF, NUL or another control character: 400.
     ControlInHeader,
     /// A redirect would lead to a place that its definition does not name.
@@ -100,6 +102,7 @@ impl fmt::Display for RenderError {
             Self::NullInPath => f.write_str("a value in the path is null"),
             Self::EmptyInPath => f.write_str("a segment of the path is empty"),
             Self::DotSegment => f.write_str("the path has a dot segment"),
+            Self::NulInPath => f.write_str("a value in the path has a NUL"),
             Self::ControlInHeader => f.write_str("a header's value has a control character"),
             Self::Redirect => f.write_str("the redirect leads elsewhere than its definition says"),
         }
@@ -273,10 +276,13 @@ impl Template {
         let from = out.len();
         match self.context {
             Context::Path => {
-                escape::push(style(self.context, expression), &text, out);
                 if text.is_empty() {
                     return Err(RenderError::EmptyInPath);
                 }
+                if text.contains('\0') {
+                    return Err(RenderError::NulInPath);
+                }
+                escape::push(style(self.context, expression), &text, out);
             }
             // A whole target is a URL of its own; its host is the caller's to allow.
             Context::RedirectTarget => out.extend_from_slice(text.as_bytes()),
@@ -300,8 +306,12 @@ impl Template {
             let value = expression.eval(scope)?;
             match value.to_text() {
                 Some(text) if text.is_empty() => empty.push(out.len()),
+                Some(text) if self.context == Context::Path && style != Style::Encoded && text.contains('\0') => {
+                    return Err(RenderError::NulInPath);
+                }
                 Some(text) => {
-                    if self.context == Context::RedirectTarget && style == Style::Raw && !text.starts_with('/') {
+                    let names_host = self.context == Context::RedirectTarget && target::ends_in_authority(&out[from..]);
+                    if names_host && style == Style::Raw && !text.starts_with('/') {
                         return Err(RenderError::Redirect);
                     }
                     escape::push(style, &text, out);

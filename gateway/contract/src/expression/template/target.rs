@@ -3,11 +3,12 @@
 use super::scan::Piece;
 use crate::expression::{Expression, Root};
 
-/// True if a segment of the path reads as `.` or `..`. Escapes are read, and so are separators within them:
-/// `%2e%2E`, `..%2Fx` and `..\x` are dot segments to some backend. A query (from the first `?`) is not looked at.
+/// True if a segment of the path reads as `.` or `..`. Escapes are read, and so are separators within them, and what some
+/// backends cut off a segment: `%2e%2E`, `..%2Fx`, `..\x` and `..;x` are dot segments to some backend. A query (from the first `?`) is not looked at.
 pub fn has_dot_segment(path: &[u8]) -> bool {
     let path = &path[..memchr::memchr(b'?', path).unwrap_or(path.len())];
     let (mut dots, mut other, mut at) = (0, false, 0);
+    let mut cut = false;
     while at < path.len() {
         let (byte, length) = match (path[at], path.get(at + 1..at + 3)) {
             (b'%', Some(digits)) => match (hex(digits[0]), hex(digits[1])) {
@@ -21,8 +22,11 @@ pub fn has_dot_segment(path: &[u8]) -> bool {
                 if !other && (dots == 1 || dots == 2) {
                     return true;
                 }
-                (dots, other) = (0, false);
+                (dots, other, cut) = (0, false, false);
             }
+            // What follows does not belong to the segment's name.
+            b';' => cut = true,
+            _ if cut => {}
             b'.' => dots += 1,
             _ => other = true,
         }
@@ -59,6 +63,15 @@ pub fn redirect_host(target: &str) -> Option<Option<&str>> {
     let host_valid = !host.is_empty()
         && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':'));
     (port_valid && host_valid).then_some(Some(host))
+}
+
+/// True if what follows the beginning of a redirect's target could still be read as a part of its host.
+pub(super) fn ends_in_authority(before: &[u8]) -> bool {
+    let authority = match memchr::memmem::find(before, b"//") {
+        Some(at) if at == 0 || before[at - 1] == b':' => &before[at + 2..],
+        _ => return !before.starts_with(b"/"),
+    };
+    !authority.iter().any(|byte| matches!(byte, b'/' | b'?' | b'#'))
 }
 
 /// True unless the author's own text settles where a redirect leads.

@@ -93,6 +93,9 @@ fn a_path_takes_what_is_encoded_and_encodes_the_rest() {
         (Path, "/x/${body.order.id}", "/x/12345678901234567890123"),
         (Path, "/x/${body.order.tags}", "/x/%5B%22a%22%2C%20%22b%5Cu0041%22%5D"),
         (Path, "/x/${1 / 0}", "!DivisionByZero"),
+        (Path, "/x/${'a\\x00b'}", "!NulInPath"),
+        (Path, "${'a\\x00b'}", "!NulInPath"),
+        (Path, "/x?y=${'a\\x00b'}", "/x?y=a%00b"),
     ]);
     for (source, offset, message) in [
         ("/a b", 2, "' ' cannot stand"),
@@ -109,10 +112,25 @@ fn a_path_takes_what_is_encoded_and_encodes_the_rest() {
 
 #[test]
 fn dot_segments_are_seen_through_escapes() {
-    for path in ["..", ".", "/..", "/a/./b", "/a/..", "/%2e%2E/a", "/a/.%2e", "/..%2fa", "/a%2F..%5Cb", "/a\\..\\b", "/%2e"] {
+    for path in [
+        "..",
+        ".",
+        "/..",
+        "/a/./b",
+        "/a/..",
+        "/%2e%2E/a",
+        "/a/.%2e",
+        "/..%2fa",
+        "/a%2F..%5Cb",
+        "/a\\..\\b",
+        "/%2e",
+        "/a/..;x/b",
+        "/.%2e%3Bx",
+        "/.;",
+    ] {
         assert!(has_dot_segment(path.as_bytes()), "{path}");
     }
-    for path in ["", "/", "/...", "/a..b/.c/d.", "/a?../x", "/%2", "/..a", "/%252e%252e", "//"] {
+    for path in ["", "/", "/;..", "/a;..", "/a..;b", "/...", "/a..b/.c/d.", "/a?../x", "/%2", "/..a", "/%252e%252e", "//"] {
         assert!(!has_dot_segment(path.as_bytes()), "{path}");
     }
 }
@@ -180,6 +198,8 @@ fn redirects_stay_where_their_definition_says() {
         (RedirectTarget, "https://www.example.com/x?next=${query.q}", "https://www.example.com/x?next=a%20b%26c%3D%2F%3F%23%25%C3%A9"),
         (RedirectTarget, "/login/${query.q}", "/login/a%20b%26c%3D%2F%3F%23%25%C3%A9"),
         (RedirectTarget, "/${request.path}", "!Redirect"),
+        (RedirectTarget, "https://www.example.com/new/${path.id}", "https://www.example.com/new/7%2F8"),
+        (RedirectTarget, "/new/${path.id}/x", "/new/7%2F8/x"),
         (RedirectTarget, "${'https://a.example.com/x'}", "https://a.example.com/x"),
         (RedirectTarget, "${'https://a\\r\\nb'}", "!Redirect"),
         (RedirectTarget, "${query.none}", "-"),
