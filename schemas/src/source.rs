@@ -39,7 +39,12 @@ pub struct Source {
     name: Arc<str>,
     text: String,
     lines: OnceLock<Vec<u32>>,
+    /// How many characters begin before each block, so that a column far into a line costs no more than one near its start.
+    characters: OnceLock<Vec<u32>>,
 }
+
+/// The bytes of a block.
+const BLOCK: usize = 1024;
 
 /// A part of one line, for showing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +63,7 @@ const SHOWN: usize = 160;
 impl Source {
     /// A text under a name.
     pub fn new(name: impl Into<Arc<str>>, text: String) -> Self {
-        Self { name: name.into(), text, lines: OnceLock::new() }
+        Self { name: name.into(), text, lines: OnceLock::new(), characters: OnceLock::new() }
     }
 
     /// The file's name, as it was given.
@@ -78,31 +83,51 @@ impl Source {
         })
     }
 
-    /// The line and column of a byte; inside a character, of that character.
-    pub fn position(&self, offset: usize) -> Position {
+    /// How many characters begin before a byte.
+    fn characters(&self, offset: usize) -> usize {
+        let begin = |bytes: &[u8]| bytes.iter().filter(|byte| !matches!(byte, 0x80..=0xbf)).count();
+        let blocks = self.characters.get_or_init(|| {
+            let counts = self.text.as_bytes().chunks(BLOCK).scan(0, |sum, block| {
+                *sum += begin(block) as u32;
+                Some(*sum)
+            });
+            std::iter::once(0).chain(counts).collect()
+        });
+        let block = offset / BLOCK;
+        blocks[block] as usize + begin(&self.text.as_bytes()[block * BLOCK..offset])
+    }
+
+    /// The start of a character, the number of its line, from 0, and where that begins; a mark before the first line is none of it.
+    fn place(&self, offset: usize) -> (usize, usize, usize) {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
         }
         let line = self.lines().partition_point(|start| *start as usize <= offset) - 1;
-        let start = self.lines()[line] as usize;
-        let mut before = &self.text[start..offset];
-        if line == 0 {
-            before = before.trim_start_matches('\u{feff}');
-        }
-        Position { line: line as u32 + 1, column: before.chars().count() as u32 + 1 }
+        let start = match line {
+            0 => self.text.len() - self.text.trim_start_matches('\u{feff}').len(),
+            _ => self.lines()[line] as usize,
+        };
+        (offset.max(start), line, start)
+    }
+
+    /// The line and column of a byte; inside a character, of that character.
+    pub fn position(&self, offset: usize) -> Position {
+        let (offset, line, start) = self.place(offset);
+        Position { line: line as u32 + 1, column: (self.characters(offset) - self.characters(start)) as u32 + 1 }
     }
 
     /// The part of a line around a byte.
     pub fn excerpt(&self, offset: usize) -> Excerpt {
-        let place = self.position(offset);
-        let start = self.lines()[place.line as usize - 1] as usize;
-        let end = self.lines().get(place.line as usize).map_or(self.text.len(), |next| *next as usize);
-        let line = self.text[start..end].trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
-        let from = (place.column as usize - 1).saturating_sub(SHOWN / 2);
-        let mut rest = line.chars();
-        let skipped = rest.by_ref().take(from).count();
+        let (offset, line, start) = self.place(offset);
+        let next = self.lines().get(line + 1).map_or(self.text.len(), |next| *next as usize);
+        let end = start + self.text[start..next].trim_end_matches(['\n', '\r']).len();
+        let offset = offset.min(end);
+        let back = self.text[start..offset].char_indices().rev().take(SHOWN / 2).last().map_or(0, |(at, _)| offset - start - at);
+        let from = offset - back;
+        let mut rest = self.text[from..end].chars();
         let text: String = rest.by_ref().take(SHOWN).collect();
+        let skipped = self.characters(from) - self.characters(start);
         Excerpt { text: text.into(), column: skipped as u32 + 1, cut: (skipped > 0, rest.next().is_some()) }
     }
 }
