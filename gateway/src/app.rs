@@ -1,7 +1,9 @@
 //! Puts the parts together; starts and stops them.
 use std::{
+    cell::RefCell,
+    collections::HashMap,
     fmt,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::Path,
     process::ExitCode,
     rc::Rc,
@@ -128,8 +130,7 @@ impl App {
             root: loaded.folder.clone(),
         });
         let folder = loaded.path(&settings.definitions.dir);
-        let files = dir::read_once(&folder).map_err(other("the definitions cannot be read"))?;
-        let first = crate::digest::of(files.iter().flat_map(|it| [it.name.as_bytes(), &it.text]));
+        let first = dir::read_once(&folder).map_err(other("the definitions cannot be read"))?;
 
         let served = Arc::new(ArcSwap::from(nothing(&shop)));
         let (old, gone) = mpsc::unbounded_channel();
@@ -154,7 +155,7 @@ impl App {
             node: loaded.node_id().into(),
             version: env!("CARGO_PKG_VERSION"),
         });
-        reloader.first(&format!("{first:032x}"), files).map_err(StartError::Definitions)?;
+        reloader.first(first).map_err(StartError::Definitions)?;
 
         let access = access(&loaded, &metrics, &log)?;
         let shared = Arc::new(Shared {
@@ -310,15 +311,11 @@ pub fn run(loaded: Loaded, plugins: &'static [Entry]) -> ExitCode {
             return ExitCode::from(3);
         }
     }
-    app.background().spawn(async {
-        if let Ok(()) = tokio::signal::ctrl_c().await {
-            std::process::abort();
-        }
-    });
     app.stop();
     ExitCode::SUCCESS
 }
 
+/// Waits for the first signal that ends the gateway, and leaves somebody behind who waits for a second.
 fn wait(app: &App) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     app.background().block_on(async {
@@ -326,11 +323,24 @@ fn wait(app: &App) -> std::io::Result<()> {
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
         loop {
             tokio::select! {
-                _ = end.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
+                _ = end.recv() => break,
+                _ = interrupt.recv() => break,
                 _ = reopen.recv() => app.reopen_logs(),
             }
         }
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = end.recv() => break,
+                    _ = interrupt.recv() => break,
+                    // A rotation of log files while connections end is no reason to hurry.
+                    _ = reopen.recv() => (),
+                }
+            }
+            eprintln!("stopped at once: a second signal came before the last connections had ended");
+            std::process::exit(HURRIED);
+        });
+        Ok(())
     })
 }
 
@@ -416,20 +426,56 @@ fn bind_small(address: SocketAddr) -> Result<TcpListener, StartError> {
     bind().map_err(other(format!("{address} cannot be listened on")))
 }
 
+/// How many connections one address may hold on an operator's listener.
+const CALLS_PER_ADDRESS: usize = 64;
+
+/// Who is connected to an operator's listener.
+#[derive(Clone, Default)]
+struct Callers(Rc<RefCell<HashMap<IpAddr, usize>>>);
+
+/// One connection of a caller.
+struct Caller(Callers, IpAddr);
+
+impl Callers {
+    fn enter(&self, ip: IpAddr) -> Option<Caller> {
+        let mut all = self.0.borrow_mut();
+        let count = all.entry(ip).or_default();
+        if *count >= CALLS_PER_ADDRESS {
+            return None;
+        }
+        *count += 1;
+        Some(Caller(self.clone(), ip))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let mut all = self.0.0.borrow_mut();
+        if let Some(count) = all.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.1);
+            }
+        }
+    }
+}
+
 /// Serves an operator's listener on the admin thread.
 fn attend(clerks: &Workers, listener: TcpListener, office: &Arc<Office>, door: Door) -> Result<(), StartError> {
     let (office, listener) = (office.clone(), listener.into_std().map_err(other("a listener cannot be used"))?);
     clerks.all()[0].run_local(move |_| async move {
         let Ok(listener) = TcpListener::from_std(listener) else { return };
-        // Few and slow clients are all that belongs here.
-        let limits = Rc::new(http1::Limits { body: 1 << 20, ..http1::Limits::default() });
-        let (counters, drain) = (Rc::new(Counters::default()), Drain::new());
+        // Few and slow clients are all that belongs here; whoever holds connections takes none from the others.
+        let limits = Rc::new(http1::Limits { body: 1 << 20, idle: Duration::from_secs(15), ..http1::Limits::default() });
+        let (counters, drain, callers) = (Rc::new(Counters::default()), Drain::new(), Callers::default());
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) if drain.open() < 256 => {
+                    let Some(call) = callers.enter(peer.ip().to_canonical()) else { continue };
                     let (limits, counters, drain, clerk) =
                         (limits.clone(), counters.clone(), drain.clone(), Clerk { office: office.clone(), door, peer });
                     tokio::task::spawn_local(async move {
+                        let _call = call;
                         let _ = stream.set_nodelay(true);
                         drop(http1::serve(stream, BytesMut::new(), &limits, &counters, &clerk, &drain).await);
                     });
@@ -441,6 +487,9 @@ fn attend(clerks: &Workers, listener: TcpListener, office: &Arc<Office>, door: D
     });
     Ok(())
 }
+
+/// The exit code of an end that did not wait for the last connections.
+const HURRIED: i32 = 4;
 
 fn half_of_the_descriptors() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();

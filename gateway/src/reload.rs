@@ -3,13 +3,14 @@ pub mod last_good;
 
 use std::{
     collections::{HashMap, HashSet},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Component, Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use contract::source::{File, Source};
+use contract::source::{self, File, Source};
 use schemas::{Broken, Document, Fault, Id, Input, Kind};
 
 use self::last_good::LastGood;
@@ -78,18 +79,19 @@ impl Reloader {
     }
 
     /// The first definitions. Errors: they have faults, and there is no last good version to serve instead.
-    pub fn first(&mut self, revision: &str, files: Vec<File>) -> Result<Vec<Fault>, Vec<Fault>> {
+    pub fn first(&mut self, definitions: source::Snapshot) -> Result<Vec<Fault>, Vec<Fault>> {
         if let Some(documents) = self.last_good.as_ref().and_then(LastGood::load) {
             let outcome = compile::compile(&self.shop, "last good", documents, &[], None);
             self.current = outcome.snapshot.map(Arc::new);
         }
         let had_last_good = self.current.is_some();
-        let taken = self.take(revision, files);
+        let revision = definitions.revision.clone();
+        let taken = self.take(definitions);
         if taken.how != Reload::Ok && !had_last_good {
             return Err(taken.faults);
         }
         let faults = taken.faults.clone();
-        self.finish(revision, taken, Duration::ZERO);
+        self.finish(&revision, taken, Duration::ZERO);
         Ok(faults)
     }
 
@@ -101,8 +103,15 @@ impl Reloader {
                     let started = Instant::now();
                     // Compiling takes a while, and nobody here waits for it.
                     let work = tokio::task::spawn_blocking(move || {
-                        let taken = self.take(&snapshot.revision, snapshot.files);
-                        self.finish(&snapshot.revision, taken, started.elapsed());
+                        let revision = snapshot.revision.clone();
+                        // A mistake of our own must not end every later reload.
+                        let taken = catch_unwind(AssertUnwindSafe(|| {
+                            let taken = self.take(snapshot);
+                            self.finish(&revision, taken, started.elapsed());
+                        }));
+                        if taken.is_err() {
+                            self.failed(&revision);
+                        }
                         self
                     });
                     match work.await {
@@ -126,6 +135,12 @@ impl Reloader {
     /// Whether a document was read from disk after a restart: then nobody knows which file it stood in.
     fn is_last_good(&self, file: &str) -> bool {
         self.last_good.as_ref().is_some_and(|it| it.is(file))
+    }
+
+    fn failed(&self, revision: &str) {
+        const WHY: &str = "taking these definitions over failed within the gateway, so those that were served stay";
+        self.shop.log.error("reload", format_args!("{WHY}"), &[("revision", &revision)]);
+        self.unreadable(WHY);
     }
 
     fn unreadable(&self, why: &str) {
@@ -191,8 +206,13 @@ impl Reloader {
         (documents, broken, faults)
     }
 
-    fn take(&mut self, revision: &str, files: Vec<File>) -> Taken {
+    fn take(&mut self, definitions: source::Snapshot) -> Taken {
+        let source::Snapshot { revision, files, unreadable } = definitions;
+        let revision = &*revision;
         let (mut documents, broken, mut faults) = self.read(files);
+        for (name, why) in &unreadable {
+            faults.push(Fault::of_file(self.folder.join(&**name).display().to_string(), "unreadable", &**why));
+        }
         let former = self.current.clone();
         let known: HashMap<&Id, &Arc<Document>> = former.iter().flat_map(|it| &it.documents).map(|it| (&it.id, it)).collect();
         let present: HashSet<Id> = documents.iter().map(|it| it.id.clone()).collect();
@@ -227,7 +247,7 @@ impl Reloader {
             known
                 .values()
                 .filter(|good| {
-                    (unreadable.contains(&*good.file) || (!unreadable.is_empty() && self.is_last_good(&good.file)))
+                    (is_within(&good.file, &unreadable) || (!unreadable.is_empty() && self.is_last_good(&good.file)))
                         && !present.contains(&good.id)
                 })
                 .map(|it| (*it).clone()),
@@ -373,6 +393,11 @@ impl Reloader {
 fn identity(it: &Broken) -> Option<Id> {
     let (kind, name) = (it.kind?, it.name.clone()?);
     Some(Id { kind, name, version: it.version.clone().filter(|_| kind == Kind::Api) })
+}
+
+/// Whether a file is one of these, or lies in a folder that is.
+fn is_within(file: &str, of: &HashSet<&str>) -> bool {
+    !of.is_empty() && Path::new(file).ancestors().filter_map(Path::to_str).any(|it| of.contains(it) || of.contains(&*format!("{it}/")))
 }
 
 /// A path without `.` and `..`, to compare names of files.

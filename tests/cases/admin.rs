@@ -79,3 +79,20 @@ async fn a_stop_lets_requests_end() {
     let (answer, ()) = tokio::join!(wire.answer(), gateway.stop());
     answer.is(200);
 }
+
+#[tokio::test]
+async fn one_address_that_holds_connections_shuts_nobody_else_out() {
+    let (gateway, _backend) = gateway().await;
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        held.push(tokio::net::TcpStream::connect(gateway.admin).await.expect("a connection"));
+    }
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 2], 0).into()).expect("another address of this machine");
+    let mut other = socket.connect(gateway.admin).await.expect("a connection");
+    tokio::io::AsyncWriteExt::write_all(&mut other, b"GET /live HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("a request");
+    let mut answer = [0; 12];
+    tokio::io::AsyncReadExt::read_exact(&mut other, &mut answer).await.expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    drop(held);
+}

@@ -241,3 +241,28 @@ async fn no_request_fails_while_definitions_change() {
     assert!(asked.load(Ordering::Relaxed) > 50);
     assert!(backend.nonsense().is_empty());
 }
+
+#[tokio::test]
+async fn a_file_that_cannot_be_taken_holds_up_no_other() {
+    let gateway = Gateway::with(&numbered("a", 1)).file("routes/b.yaml", &numbered("b", 1)).start().await;
+    let report = gateway.reload(|it| it.replace("routes/b.yaml", &" ".repeat((16 << 20) + 1))).await;
+    assert!(blames(&report, "b.yaml") && !blames(&report, "api.yaml"), "{report}");
+    // A pipe without an end, and a link to nothing.
+    for (name, to) in [("pipe.yaml", "/dev/zero"), ("nothing.yaml", "nothing")] {
+        symlink(to, gateway.folder.join("routes").join(name)).expect("a link");
+    }
+    gateway.redefine(&numbered("a", 2)).await;
+    assert_eq!(number(&gateway, "/a").await, Some(2), "what can be read is served");
+    assert_eq!(number(&gateway, "/b").await, Some(1), "what cannot keeps its last good version");
+}
+
+#[tokio::test]
+async fn a_folder_that_comes_back_as_it_was_is_well_again() {
+    let gateway = Gateway::serving(&numbered("a", 1)).await;
+    let (here, away) = (gateway.folder.join("routes"), gateway.folder.join("away"));
+    let report = gateway.reload(|_| fs::rename(&here, &away).expect("a rename")).await;
+    assert!(blames(&report, "unreadable"), "{report}");
+    assert_eq!(number(&gateway, "/a").await, Some(1));
+    let report = gateway.reload(|_| fs::rename(&away, &here).expect("a rename")).await;
+    assert!(report["faults"].as_array().is_some_and(Vec::is_empty), "{report}");
+}

@@ -7,6 +7,8 @@ use bytes::Bytes;
 pub struct Snapshot {
     pub revision: Box<str>,
     pub files: Vec<File>,
+    /// Files and folders that are there and could not be read, by name, each with why; what they last held stays.
+    pub unreadable: Vec<(Box<str>, Box<str>)>,
 }
 
 /// One file of definitions, and its name: faults point there.

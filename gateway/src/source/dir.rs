@@ -1,7 +1,8 @@
 //! Definitions in a folder of the file system, watched.
 use std::{
     collections::HashMap,
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -14,20 +15,22 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// The largest file of definitions that is read.
-pub const LARGEST_FILE: u64 = 16 << 20;
+/// What is kept of a file; one that is larger than definitions may be is told as such by whoever reads them.
+const LARGEST_FILE: u64 = schemas::MAX_FILE as u64 + 1;
 /// How deep folders are searched.
 const DEEPEST: usize = 32;
 /// A change is read once nothing has changed for this long: editors and deployments write in several steps.
 const QUIET: Duration = Duration::from_millis(40);
 /// … but no later than this after the first change.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A file that is suddenly empty is most likely just being written: it is looked at once more after this long.
+const EMPTIED: Duration = Duration::from_millis(250);
 /// How often the folder is looked at even if nobody said anything: links to elsewhere, network file systems.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Whether a file holds definitions, by its name.
 pub fn is_definition(name: &str) -> bool {
-    [".yaml", ".yml", ".json", ".binpb"].iter().any(|it| name.ends_with(it))
+    name.rsplit_once('.').is_some_and(|(_, ending)| schemas::folder::ENDINGS.iter().any(|it| ending.eq_ignore_ascii_case(it)))
 }
 
 /// What tells one state of a file from another without reading it.
@@ -43,6 +46,10 @@ pub struct Dir {
     root: PathBuf,
     known: HashMap<Box<str>, (Print, Bytes)>,
     last: Option<u128>,
+    /// A file that held something holds nothing since the last time.
+    emptied: bool,
+    /// The folder itself could not be read the last time: whoever heard that is told when it is back, changed or not.
+    failed: bool,
     changes: mpsc::Receiver<()>,
     /// `None` where the system would not watch: then it is only looked at.
     watcher: Option<RecommendedWatcher>,
@@ -58,7 +65,7 @@ impl Dir {
                 let _ = tell.try_send(());
             }
         });
-        Self { root, known: HashMap::new(), last: None, changes, watcher: watcher.ok(), watched: None }
+        Self { root, known: HashMap::new(), last: None, emptied: false, failed: false, changes, watcher: watcher.ok(), watched: None }
     }
 
     /// Watches the folder, and its parent in case the folder itself is replaced; again when it is another folder than before.
@@ -79,26 +86,36 @@ impl Dir {
 
     /// Reads what has changed since the last time; the rest is remembered.
     fn read(&mut self) -> io::Result<Snapshot> {
-        let found = scan(&self.root)?;
+        let Found { files: found, mut unreadable } = scan(&self.root)?;
+        self.emptied = false;
         let mut known = HashMap::with_capacity(found.len());
         let mut files = Vec::with_capacity(found.len());
         for (name, path, print) in found {
-            let text = match self.known.remove(&name) {
+            let before = self.known.remove(&name);
+            let had = before.as_ref().is_some_and(|(_, text)| !text.is_empty());
+            let text = match before {
                 Some((old, text)) if old == print => text,
-                _ => match fs::read(&path) {
-                    Ok(it) => Bytes::from(it),
+                _ => match read(&path) {
+                    Ok(it) => {
+                        self.emptied |= had && it.is_empty();
+                        Bytes::from(it)
+                    }
                     // It went away between the two looks.
                     Err(it) if it.kind() == io::ErrorKind::NotFound => continue,
-                    Err(it) => return Err(io::Error::new(it.kind(), format!("{}: {it}", path.display()))),
+                    Err(it) => {
+                        unreadable.push((name, format!("the file cannot be read: {it}").into()));
+                        continue;
+                    }
                 },
             };
             known.insert(name.clone(), (print, text.clone()));
             files.push(File { name, text });
         }
         self.known = known;
-        let digest = crate::digest::of(files.iter().flat_map(|it| [it.name.as_bytes(), &it.text]));
+        let told = unreadable.iter().flat_map(|(name, why)| [name.as_bytes(), why.as_bytes()]);
+        let digest = crate::digest::of(files.iter().flat_map(|it| [it.name.as_bytes(), &it.text]).chain(told));
         self.last = Some(digest);
-        Ok(Snapshot { revision: format!("{digest:032x}").into(), files })
+        Ok(Snapshot { revision: format!("{digest:032x}").into(), files, unreadable })
     }
 }
 
@@ -128,10 +145,23 @@ impl Source for Dir {
                         return Err(fault.into());
                     }
                     tokio::time::sleep(QUIET).await;
+                    match self.read() {
+                        Ok(it) => it,
+                        Err(fault) => {
+                            self.failed = true;
+                            return Err(fault.into());
+                        }
+                    }
+                }
+            };
+            let snapshot = match self.emptied {
+                false => snapshot,
+                true => {
+                    tokio::time::sleep(EMPTIED).await;
                     self.read()?
                 }
             };
-            if self.last != before {
+            if std::mem::take(&mut self.failed) || self.last != before {
                 return Ok(snapshot);
             }
         }
@@ -139,33 +169,72 @@ impl Source for Dir {
 }
 
 /// Reads a folder of definitions, or one file, once.
-pub fn read_once(path: &Path) -> io::Result<Vec<File>> {
+pub fn read_once(path: &Path) -> io::Result<Snapshot> {
     let at = |fault: io::Error| io::Error::new(fault.kind(), format!("{}: {fault}", path.display()));
     let meta = fs::metadata(path).map_err(at)?;
     if meta.is_dir() {
-        return Dir { root: path.into(), known: HashMap::new(), last: None, changes: mpsc::channel(1).1, watcher: None, watched: None }
-            .read()
-            .map(|it| it.files);
+        let changes = mpsc::channel(1).1;
+        return Dir {
+            root: path.into(),
+            known: HashMap::new(),
+            last: None,
+            emptied: false,
+            failed: false,
+            changes,
+            watcher: None,
+            watched: None,
+        }
+        .read();
     }
     let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(vec![File { name: name.into(), text: Bytes::from(fs::read(path).map_err(at)?) }])
+    let text = Bytes::from(read(path).map_err(at)?);
+    let digest = crate::digest::of([name.as_bytes(), &text[..]].into_iter());
+    let files = vec![File { name: name.into(), text }];
+    Ok(Snapshot { revision: format!("{digest:032x}").into(), files, unreadable: Vec::new() })
+}
+
+/// A file's content, and no more of it than tells that it is too large: a file may grow while it is read.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    let size = file.metadata().map_or(0, |it| it.len()).min(LARGEST_FILE);
+    let mut text = Vec::with_capacity(size as usize + 1);
+    file.take(LARGEST_FILE).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// What lies in a folder.
+#[derive(Default)]
+struct Found {
+    files: Vec<(Box<str>, PathBuf, Print)>,
+    /// Folders in it that cannot be searched, and why.
+    unreadable: Vec<(Box<str>, Box<str>)>,
 }
 
 /// Every definition file below `root`, by its name relative to it, in order of names.
 ///
 /// Hidden files and folders are passed over: editors' backups, and the folders that Kubernetes swaps behind its links.
-fn scan(root: &Path) -> io::Result<Vec<(Box<str>, PathBuf, Print)>> {
-    let mut found: Vec<(Box<str>, PathBuf, Print)> = Vec::new();
+/// So is what is no file, whatever its name: a pipe would never end, a device neither. Errors: `root` cannot be searched.
+fn scan(root: &Path) -> io::Result<Found> {
+    let mut found = Found::default();
     let mut folders = vec![(root.to_path_buf(), String::new(), 0)];
     let mut seen = std::collections::HashSet::new();
     while let Some((folder, prefix, depth)) = folders.pop() {
         // A link back up would go round for ever.
-        let meta = fs::metadata(&folder).map_err(|it| io::Error::new(it.kind(), format!("{}: {it}", folder.display())))?;
+        let listed = fs::metadata(&folder).and_then(|meta| Ok((meta, fs::read_dir(&folder)?.collect::<io::Result<Vec<_>>>()?)));
+        let (meta, entries) = match listed {
+            Ok(it) => it,
+            Err(it) if depth == 0 => return Err(io::Error::new(it.kind(), format!("{}: {it}", folder.display()))),
+            // It went away between the two looks.
+            Err(it) if it.kind() == io::ErrorKind::NotFound => continue,
+            Err(it) => {
+                found.unreadable.push((prefix.into(), format!("the folder cannot be read: {it}").into()));
+                continue;
+            }
+        };
         if depth > DEEPEST || !seen.insert((device(&meta), inode(&meta))) {
             continue;
         }
-        for entry in fs::read_dir(&folder).map_err(|it| io::Error::new(it.kind(), format!("{}: {it}", folder.display())))? {
-            let entry = entry?;
+        for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with('.') || name.ends_with('~') {
                 continue;
@@ -175,19 +244,14 @@ fn scan(root: &Path) -> io::Result<Vec<(Box<str>, PathBuf, Print)>> {
             let Ok(meta) = fs::metadata(&path) else { continue };
             if meta.is_dir() {
                 folders.push((path, format!("{prefix}{name}/"), depth + 1));
-            } else if is_definition(&name) {
-                if meta.len() > LARGEST_FILE {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        format!("{}: {} bytes; a file of definitions has at most 16 MiB: split it", path.display(), meta.len()),
-                    ));
-                }
+            } else if meta.is_file() && is_definition(&name) {
                 let print = Print { size: meta.len(), changed: meta.modified().ok(), inode: inode(&meta) };
-                found.push((format!("{prefix}{name}").into(), path, print));
+                found.files.push((format!("{prefix}{name}").into(), path, print));
             }
         }
     }
-    found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    found.files.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    found.unreadable.sort();
     Ok(found)
 }
 
@@ -285,6 +349,53 @@ mod tests {
         let folder = Folder::new("circle");
         folder.write("a.yaml", "1");
         std::os::unix::fs::symlink(".", folder.0.join("again")).unwrap();
-        assert_eq!(read_once(&folder.0).unwrap().len(), 1);
+        assert_eq!(read_once(&folder.0).unwrap().files.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_readable_file_hides_no_other() {
+        let folder = Folder::new("odd");
+        folder.write("a.yaml", "1");
+        folder.write("upper.YAML", "2");
+        fs::create_dir(folder.0.join("folder.yaml")).unwrap();
+        for (name, to) in [("device.yaml", "/dev/zero"), ("gone.yaml", "nowhere"), ("itself.yaml", "itself.yaml")] {
+            std::os::unix::fs::symlink(to, folder.0.join(name)).unwrap();
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(folder.0.join("socket.yaml")).unwrap();
+        fs::File::create(folder.0.join("large.yaml")).unwrap().set_len(1 << 30).unwrap();
+        let seen = read_once(&folder.0).unwrap();
+        let sizes: Vec<_> = seen.files.iter().map(|it| (&*it.name, it.text.len())).collect();
+        // Of the large one just what tells that it is too large.
+        assert_eq!(sizes, [("a.yaml", 1), ("large.yaml", (16 << 20) + 1), ("upper.YAML", 1)]);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_written_slowly_is_not_taken_for_empty() {
+        let folder = Folder::new("slowly");
+        folder.write("a.yaml", "1");
+        let mut dir = Dir::new(folder.0.clone());
+        assert_eq!(next(&mut dir).await, "a.yaml=1");
+        let path = folder.0.join("a.yaml");
+        let writer = std::thread::spawn(move || {
+            let mut file = fs::File::create(path).unwrap();
+            std::thread::sleep(3 * QUIET);
+            io::Write::write_all(&mut file, b"2").unwrap();
+        });
+        assert_eq!(next(&mut dir).await, "a.yaml=2");
+        writer.join().unwrap();
+        folder.write("a.yaml", "");
+        assert_eq!(next(&mut dir).await, "a.yaml=", "one that stays empty is empty");
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_comes_back_as_it_was_is_told() {
+        let folder = Folder::new("back");
+        folder.write("routes/a.yaml", "1");
+        let mut dir = Dir::new(folder.0.join("routes"));
+        assert_eq!(next(&mut dir).await, "a.yaml=1");
+        fs::rename(folder.0.join("routes"), folder.0.join("away")).unwrap();
+        assert!(timeout(Duration::from_secs(10), dir.next()).await.expect("its absence is seen").is_err());
+        fs::rename(folder.0.join("away"), folder.0.join("routes")).unwrap();
+        assert_eq!(next(&mut dir).await, "a.yaml=1");
     }
 }
