@@ -16,7 +16,7 @@ mod timer;
 pub use connection::{Closed, serve};
 pub use drain::Drain;
 pub use handler::{Handler, Incoming, Outcome, Sent};
-pub use head::Refusal;
+pub use head::{Refusal, is_host};
 pub use inbound::Early;
 pub use limits::{Counters, Limits};
 

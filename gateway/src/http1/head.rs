@@ -311,6 +311,11 @@ impl Known {
     }
 }
 
+/// Whether a text is a host, with or without a port, as requests may name one.
+pub fn is_host(value: &[u8]) -> bool {
+    host_and_port(value).is_some()
+}
+
 /// The host, in brackets where it is an IPv6 address, and the port. Host names are what DNS and its users write; the marks
 /// that RFC 3986 also grants, such as `,` and `;`, have no use but to be read two ways.
 fn host_and_port(value: &[u8]) -> Option<(&[u8], Option<u16>)> {

@@ -8,6 +8,8 @@ use ipnet::IpNet;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const CONTENT_LENGTH_UNDERSCORE: HeaderName = HeaderName::from_static("content_length");
+const TRANSFER_ENCODING_UNDERSCORE: HeaderName = HeaderName::from_static("transfer_encoding");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -43,7 +45,8 @@ fn find(headers: &HeaderMap) -> Found {
                 found.connection |= name == b"connection";
                 found.other |= name == b"keep-alive";
             }
-            14 => found.other |= name == b"http2-settings",
+            // Framing, spelt so that only some backends see it.
+            14 => found.other |= name == b"http2-settings" || name == b"content_length",
             15 => found.forwarded |= spelt(name, b"x-forwarded-for"),
             16 => {
                 found.other |= name == b"proxy-connection";
@@ -52,7 +55,7 @@ fn find(headers: &HeaderMap) -> Found {
             17 => {
                 found.forwarded |= spelt(name, b"x-forwarded-proto");
                 // `Transfer-Encoding` is the connection's own affair; the body knows its length.
-                found.other |= name == b"transfer-encoding";
+                found.other |= spelt(name, b"transfer-encoding");
             }
             19 => found.other |= name == b"proxy-authorization",
             _ => (),
@@ -107,7 +110,15 @@ fn strip_found(headers: &mut HeaderMap, found: &Found) -> Hop {
                 .split(|it| *it == b',')
                 .any(|it| it.trim_ascii().split(|it| *it == b';').next().is_some_and(|it| it.eq_ignore_ascii_case(b"trailers")))
         });
-        for name in [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS, header::TRANSFER_ENCODING, header::PROXY_AUTHORIZATION] {
+        for name in [
+            KEEP_ALIVE,
+            PROXY_CONNECTION,
+            HTTP2_SETTINGS,
+            header::TRANSFER_ENCODING,
+            TRANSFER_ENCODING_UNDERSCORE,
+            CONTENT_LENGTH_UNDERSCORE,
+            header::PROXY_AUTHORIZATION,
+        ] {
             headers.remove(name);
         }
     }
@@ -148,6 +159,10 @@ impl Forwarding {
                 });
             }
             if peer.trusted {
+                // A proxy may pass on what its client wrote: what is no host is nobody's word.
+                if headers.get_all(X_FORWARDED_HOST).iter().any(|it| !it.as_bytes().split(|it| *it == b',').all(is_host)) {
+                    headers.remove(X_FORWARDED_HOST);
+                }
                 believe(headers, peer, trusted);
                 self.append(headers, peer, host);
                 return hop;
@@ -235,6 +250,10 @@ fn believe(headers: &HeaderMap, peer: &mut Peer, trusted: &[IpNet]) {
     peer.forwarded_host = last(&X_FORWARDED_HOST).filter(|it| !it.is_empty()).and_then(|it| HeaderValue::from_str(it).ok());
 }
 
+fn is_host(text: &[u8]) -> bool {
+    crate::http1::is_host(text.trim_ascii())
+}
+
 /// An address as proxies write it: with or without brackets, with or without a port.
 fn address(text: &str) -> Option<IpAddr> {
     let ip = text.parse().ok().or_else(|| text.parse::<std::net::SocketAddr>().ok().map(|it| it.ip()));
@@ -308,6 +327,17 @@ mod tests {
     }
 
     #[test]
+    fn a_forwarded_host_that_is_no_host_is_nobodys_word() {
+        for it in ["evil/path?x", "a b", "a@b", "a, b/c", "", "a\\b", "[::1", "a:99999"] {
+            let (seen, peer, _) = arrive(&[("host", "inside"), ("x-forwarded-host", it)], "10.0.0.1", true);
+            assert_eq!(peer.forwarded_host, None, "{it}");
+            assert!(seen.contains(&"x-forwarded-host: inside".to_string()), "{seen:?}");
+        }
+        let (_, peer, _) = arrive(&[("host", "inside"), ("x-forwarded-host", "a.example.com, [::1]:80")], "10.0.0.1", true);
+        assert_eq!(peer.forwarded_host.unwrap(), "[::1]:80");
+    }
+
+    #[test]
     fn an_unreadable_hop_ends_the_search() {
         for (list, expect) in [
             ("unknown", "10.0.0.1"),
@@ -333,6 +363,8 @@ mod tests {
             ("te", "gzip, trailers;q=0.5"),
             ("proxy-authorization", "x"),
             ("transfer-encoding", "chunked"),
+            ("transfer_encoding", "chunked"),
+            ("content_length", "7"),
             ("x-stays", "1"),
         ];
         let mut map = headers(&list);
