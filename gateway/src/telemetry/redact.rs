@@ -122,6 +122,44 @@ impl Redaction {
 
     /// Where the secret value of a pair begins.
     fn secret_from(&self, pair: &[u8]) -> Option<usize> {
+        let named = self.secret_named(pair);
+        if named.is_some() || !self.holds_secret(pair) {
+            return named;
+        }
+        // A secret somewhere within a value, or in what some backends read as a pair: all of it goes.
+        Some(pair.iter().position(|it| *it == b'=').map_or(0, |at| at + 1))
+    }
+
+    /// Whether a pair holds, encoded once or twice, a URL, a form or a JSON document with a secret parameter.
+    fn holds_secret(&self, pair: &[u8]) -> bool {
+        let mut marks = pair.iter().filter(|it| matches!(it, b'=' | b':' | b'%'));
+        let first = marks.next();
+        if first.is_none() || (first == Some(&b'=') && marks.next().is_none()) {
+            return false;
+        }
+        // A name ends where one of these stands behind it, perhaps after a quote; the pair's own name was looked at already.
+        let mut window = Window::default();
+        let mut ended = false;
+        for byte in Decoded(Decoded(pair.iter().copied())) {
+            match byte {
+                b'=' | b':' if self.hides(&window) => return true,
+                b'"' | b'\'' => ended = window.length > 0,
+                b'=' | b':' | b'?' | b'&' | b'#' | b';' | b'/' | b',' | b'{' | b'}' | b'(' | b')' | b'[' | b']' | b'.' => {
+                    (window, ended) = (Window::default(), false);
+                }
+                _ => {
+                    if std::mem::take(&mut ended) {
+                        window = Window::default();
+                    }
+                    window.push(byte);
+                }
+            }
+        }
+        false
+    }
+
+    /// The same, of a name that the pair itself has.
+    fn secret_named(&self, pair: &[u8]) -> Option<usize> {
         let mut from = 0;
         for piece in pair.split(|it| *it == b';') {
             if let Some(equals) = piece.iter().position(|it| *it == b'=')
@@ -247,6 +285,14 @@ mod tests {
             ("a=1;token=abc;b=2&c=3", "a=1;token=***&c=3"),
             ("token=abc;def", "token=***"),
             ("token=a=b", "token=***"),
+            ("next=https%3A%2F%2Fa%3Fx%3D1%26access_token%3Dabc", "next=***"),
+            ("next=https%253A%252F%252Fa%253Ftoken%253Dabc&b=2", "next=***&b=2"),
+            ("next=https://a?token=abc", "next=***"),
+            ("data={%22a%22:1,%22token%22:%22abc%22}", "data=***"),
+            ("data=%7B%22password%22%20%3A%20%22abc%22%7D", "data=***"),
+            ("token%3Dabc&token:abc", "***&***"),
+            ("x=%26token=abc", "x=***"),
+            ("user[password]:abc", "***"),
             ("+token=abc&%00token=abc& token=x", "+token=***&%00token=***& token=***"),
             (&format!("{}token=abc", "x".repeat(500)), &format!("{}token=***", "x".repeat(500))),
         ] {
@@ -267,6 +313,8 @@ mod tests {
             "q=token",
             "token",
             "page=1&%E4%B8%AD=x",
+            "next=https%3A%2F%2Fa%2Ftoken%2Fb%3Fpage%3D1",
+            "time=10:20:30&q=say%20%22token%22&range=a:b",
         ] {
             assert_eq!(query(same), same);
         }
