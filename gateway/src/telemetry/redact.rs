@@ -143,8 +143,9 @@ impl Redaction {
         for byte in Decoded(Decoded(pair.iter().copied())) {
             match byte {
                 b'=' | b':' if self.hides(&window) => return true,
-                b'"' | b'\'' => ended = window.length > 0,
-                b'=' | b':' | b'?' | b'&' | b'#' | b';' | b'/' | b',' | b'{' | b'}' | b'(' | b')' | b'[' | b']' | b'.' => {
+                b'"' | b'\'' | b']' => ended = window.length > 0,
+                0..=b' ' | b'+' => (),
+                b'=' | b':' | b'?' | b'&' | b'#' | b';' | b'/' | b',' | b'{' | b'}' | b'(' | b')' | b'[' | b'.' => {
                     (window, ended) = (Window::default(), false);
                 }
                 _ => {
