@@ -489,7 +489,7 @@ fn attend(clerks: &Workers, listener: TcpListener, office: &Arc<Office>, door: D
 }
 
 /// The exit code of an end that did not wait for the last connections.
-const HURRIED: i32 = 4;
+const HURRIED: i32 = 5;
 
 fn half_of_the_descriptors() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();

@@ -46,7 +46,7 @@ fn gateway_in_a_process_of_its_own() -> ExitCode {
 
 #[test]
 fn a_second_signal_of_either_kind_does_not_wait_for_the_last_request() {
-    for (first, second, code) in [("TERM", "TERM", Some(4)), ("INT", "TERM", Some(4)), ("TERM", "INT", Some(4)), ("TERM", "HUP", None)] {
+    for (first, second, code) in [("TERM", "TERM", Some(5)), ("INT", "TERM", Some(5)), ("TERM", "INT", Some(5)), ("TERM", "HUP", None)] {
         let folder = Folder::new();
         let mut child = start(&folder);
         let mut log = BufReader::new(child.stderr.take().expect("a pipe"));

@@ -73,7 +73,8 @@ Examples:
 Exit codes:
   0  it was told to stop, and did
   1  settings or definitions have faults
-  3  something cannot be read, or an address cannot be listened on")]
+  3  something cannot be read, or an address cannot be listened on
+  5  a second signal ended it at once")]
 pub struct Run {
     /// Do not start with definitions or settings that have warnings
     #[arg(long)]
