@@ -14,4 +14,5 @@ mod reload;
 mod respond;
 mod routing;
 mod scale;
+mod soak;
 mod streaming;
