@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 
-.PHONY: help demo test fmt lint check clean scale setup
+.PHONY: help demo test fmt lint check clean scale soak setup
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,7 +29,11 @@ check: lint test ## Everything that a change must pass
 
 scale: ## Load, check and reload 10 000 and 100 000 generated APIs; optimized, takes minutes
 	@scripts/setup.sh build
-	$(CARGO) test --release --locked --package tests --test cases -- --ignored --nocapture scale::
+	$(CARGO) test --release --locked --package tests --test cases -- --ignored --nocapture --test-threads=1 scale::
+
+soak: ## Change definitions 500 times under full load with streams open; optimized, takes minutes
+	@scripts/setup.sh build
+	$(CARGO) test --release --locked --package tests --test cases -- --ignored --nocapture --test-threads=1 soak::
 
 clean: ## Remove what was built
 	$(CARGO) clean

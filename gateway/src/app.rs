@@ -135,16 +135,13 @@ impl App {
         let served = Arc::new(ArcSwap::from(nothing(&shop)));
         let (old, gone) = mpsc::unbounded_channel();
         let swap = {
-            let (served, workers) = (served.clone(), workers.all().to_vec());
+            let served = served.clone();
             move |it: &Arc<Snapshot>| {
                 // The former table is freed in the background, never by a worker that happens to hold it last.
                 let _ = old.send(served.swap(it.served.clone()));
-                for worker in &workers {
-                    worker.run_local(|local| async move { crate::proxy::http::sweep(&local) });
-                }
             }
         };
-        background.spawn(free(gone));
+        background.spawn(free(gone, workers.all().to_vec()));
         let last_good = LastGood::new(&loaded.folder, &settings.definitions.dir);
         let mut reloader = Reloader::new(shop, folder.clone(), Some(last_good), swap);
         let office = Arc::new(Office {
@@ -399,12 +396,20 @@ fn nothing(shop: &Workshop) -> Arc<crate::route::api::Served> {
     }
 }
 
-/// Frees what was replaced, off the workers.
-async fn free<T: Send + 'static>(mut gone: mpsc::UnboundedReceiver<T>) {
+/// Frees what was replaced, off the workers; then the workers let go of pools that nobody can ask for again.
+async fn free<T: Send + 'static>(mut gone: mpsc::UnboundedReceiver<T>, workers: Vec<runtime::Worker>) {
     while let Some(it) = gone.recv().await {
         // Requests that began with it may hold it a little longer than we do.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let _ = tokio::task::spawn_blocking(move || drop(it)).await;
+        // Reloads in quick succession are freed together.
+        let mut all = vec![it];
+        while let Ok(it) = gone.try_recv() {
+            all.push(it);
+        }
+        let _ = tokio::task::spawn_blocking(move || drop(all)).await;
+        for worker in &workers {
+            worker.run_local(|local| async move { crate::proxy::http::sweep(&local) });
+        }
     }
 }
 

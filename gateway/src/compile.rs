@@ -3,6 +3,7 @@ pub mod api;
 mod calls;
 pub mod egress;
 mod judge;
+mod prints;
 pub mod rings;
 mod secrets;
 mod states;
@@ -11,9 +12,8 @@ mod upstreams;
 mod validate;
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use contract::{catalog::Entry, env::Spawn, exchange::NodeInfo};
@@ -77,6 +77,9 @@ pub struct Kept {
     /// Warnings and names in use, told again without compiling again.
     faults: Arc<[Fault]>,
     used: Arc<[Box<str>]>,
+    /// The digest of its document, and the secrets that the document names: looked for once.
+    document: u128,
+    secrets: Arc<[Box<str>]>,
 }
 
 /// How a compilation ended.
@@ -108,10 +111,10 @@ pub struct Compiler<'a> {
     /// Documents that could not even be read.
     broken: &'a [Broken],
     policy: &'a SecretsPolicy,
+    root: &'a std::path::Path,
     without_secrets: bool,
-    urls: RefCell<HashMap<Authority, Arc<Upstream>>>,
+    urls: Mutex<HashMap<Authority, Arc<Upstream>>>,
     former_urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
-    used: RefCell<HashSet<Box<str>>>,
 }
 
 /// The JSON Schemas of the plugins, for the check of their configs.
@@ -140,42 +143,54 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     }
     world.compile_upstreams(&documents, former, &mut faults, &mut bad);
 
-    let preset_digests: u128 = presets_digest(&world);
+    let presets = prints::presets(&world);
+    let mut used: HashSet<Box<str>> = HashSet::new();
     let mut routes: HashMap<Id, Kept> = HashMap::with_capacity(documents.len());
+    let mut jobs = Vec::new();
     for document in &documents {
         let Definition::Api(it) = &document.message else { continue };
-        let digest = world.api_digest(document, it, preset_digests);
-        if let Some(kept) = former.and_then(|it| it.routes.get(&document.id)).filter(|it| it.compiled.route.digest == digest) {
-            faults.extend(kept.faults.iter().cloned());
-            world.used.borrow_mut().extend(kept.used.iter().cloned());
-            // Upstreams of URLs are kept by whoever uses them.
-            for it in kept.used.iter() {
-                if let Some(authority) = it.strip_prefix("url:").and_then(|it| it.parse::<Authority>().ok()) {
-                    world.url_upstream(&authority);
-                }
-            }
-            routes.insert(document.id.clone(), kept.clone());
+        let known = former.and_then(|it| it.routes.get(&document.id));
+        let (digest, secrets) = prints::api(&world, document, it, &presets, known);
+        let Some(kept) = known.filter(|it| it.compiled.route.digest == digest) else {
+            jobs.push((document, &**it, digest, secrets));
             continue;
+        };
+        faults.extend(kept.faults.iter().cloned());
+        for it in kept.used.iter() {
+            // Upstreams of URLs are kept by whoever uses them.
+            if let Some(authority) = it.strip_prefix("url:").and_then(|it| it.parse::<Authority>().ok()) {
+                world.url_upstream(&authority);
+            }
+            if !used.contains(it) {
+                used.insert(it.clone());
+            }
         }
-        let used_before = std::mem::take(&mut *world.used.borrow_mut());
+        routes.insert(document.id.clone(), kept.clone());
+    }
+    // What is served meanwhile keeps half of the cores.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if former.is_some() { cores.div_ceil(2) } else { cores };
+    let made = schemas::parallel(threads, jobs, |(document, it, digest, secrets)| {
         let told = Told::new(document);
         let compiled = api::api(&world, &told, document, it, digest);
-        let own = told.into_faults();
-        let used_now = std::mem::replace(&mut *world.used.borrow_mut(), used_before);
-        world.used.borrow_mut().extend(used_now.iter().cloned());
+        (document, secrets, compiled, told.into_all())
+    });
+    for (document, secrets, compiled, (own, names)) in made {
         match compiled {
             Some(it) if !own.iter().any(Fault::is_error) => {
-                let kept = Kept { compiled: Arc::new(it), faults: own.iter().cloned().collect(), used: used_now.into_iter().collect() };
+                let (compiled, faults) = (Arc::new(it), own.iter().cloned().collect());
+                let kept = Kept { compiled, faults, used: names.iter().cloned().collect(), document: document.digest, secrets };
                 routes.insert(document.id.clone(), kept);
             }
             _ => drop(bad.insert(document.id.clone())),
         }
+        used.extend(names);
         faults.extend(own);
     }
     let table = table(&documents, &routes, &mut faults, &mut bad);
-    let unmatched = world.unmatched(&documents, &mut faults, &mut bad);
+    let unmatched = world.unmatched(&documents, &mut used, &mut faults, &mut bad);
     world.check_plans(&documents, &mut faults, &mut bad);
-    world.unused(&documents, &mut faults);
+    unused(&documents, &used, &mut faults);
     sort(&mut faults);
 
     let Compiler { upstreams, urls, .. } = world;
@@ -184,7 +199,7 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
         served: Arc::new(Served { table, unmatched }),
         routes,
         upstreams: upstreams.into_iter().filter_map(|(name, it)| Some((name, it?))).collect(),
-        urls: urls.into_inner(),
+        urls: urls.into_inner().unwrap_or_else(PoisonError::into_inner),
         documents,
     });
     if snapshot.is_some() {
@@ -226,11 +241,6 @@ fn unique(documents: Vec<Arc<Document>>, faults: &mut Vec<Fault>, bad: &mut Hash
     kept
 }
 
-fn presets_digest(world: &Compiler<'_>) -> u128 {
-    let all: Vec<[u8; 16]> = world.presets.values().map(|(it, _)| it.digest.to_be_bytes()).collect();
-    crate::digest::of(all.iter().map(<[u8; 16]>::as_slice))
-}
-
 fn table(documents: &[Arc<Document>], routes: &HashMap<Id, Kept>, faults: &mut Vec<Fault>, bad: &mut HashSet<Id>) -> Option<Table<At>> {
     let mut entries = Vec::new();
     let mut owners = Vec::new();
@@ -261,6 +271,22 @@ fn table(documents: &[Arc<Document>], routes: &HashMap<Id, Kept>, faults: &mut V
                 bad.insert(second.id.clone());
             }
             None
+        }
+    }
+}
+
+/// Warns of what nobody uses: most often a name that is spelt otherwise elsewhere.
+fn unused(documents: &[Arc<Document>], used: &HashSet<Box<str>>, faults: &mut Vec<Fault>) {
+    for document in documents {
+        let name = document.message.name();
+        let idle = match document.id.kind {
+            Kind::Upstream => !used.contains(name),
+            Kind::Preset => name != rings::DEFAULT && name != rings::UNMATCHED && !used.contains(format!("preset:{name}").as_str()),
+            _ => false,
+        };
+        if idle {
+            let message = format!("nothing uses the {} '{name}'", document.id.kind);
+            faults.push(document.places.fault(document.id.kind.name_pointer(), "unused", message).warning());
         }
     }
 }
@@ -297,10 +323,10 @@ impl<'a> Compiler<'a> {
             presets,
             broken: &[],
             policy: &shop.policy,
+            root: &shop.root,
             without_secrets: shop.without_secrets,
-            urls: RefCell::default(),
+            urls: Mutex::default(),
             former_urls: former.map(|it| &it.urls),
-            used: RefCell::default(),
         }
     }
 
@@ -313,17 +339,13 @@ impl<'a> Compiler<'a> {
     ) {
         for document in documents {
             let Definition::Upstream(it) = &document.message else { continue };
-            let known = former.and_then(|former| former.upstreams.get(it.name.as_str())).filter(|it| it.digest == document.digest);
-            // One that reads the environment may read something else now.
-            let reads = it
-                .nodes
-                .iter()
-                .any(|it| matches!(it.address.as_ref().and_then(|it| it.written.as_ref()), Some(v1::address::Written::Env(_))));
-            let made = match known.filter(|_| !reads) {
+            let digest = prints::upstream(self, document, it);
+            let known = former.and_then(|former| former.upstreams.get(it.name.as_str())).filter(|it| it.digest == digest);
+            let made = match known {
                 Some(it) => Some(it.clone()),
                 None => {
                     let told = Told::new(document);
-                    let made = upstreams::upstream(self, &told, it, document.digest);
+                    let made = upstreams::upstream(self, &told, it, digest);
                     let own = told.into_faults();
                     if made.is_none() || own.iter().any(Fault::is_error) {
                         bad.insert(document.id.clone());
@@ -336,37 +358,20 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Everything that a route is made from, in one number.
-    fn api_digest(&self, document: &Document, it: &v1::Api, presets: u128) -> u128 {
-        let mut parts: Vec<Vec<u8>> = vec![document.digest.to_be_bytes().to_vec(), presets.to_be_bytes().to_vec()];
-        if let Some(v1::call::Target::Http(http)) = it.proxy.as_ref().and_then(|it| it.target.as_ref())
-            && let Some(found) = self.upstreams.get(http.upstream.as_str())
-        {
-            // By identity: another object with the same definition is another upstream.
-            parts.push((found.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize)).to_be_bytes().to_vec());
-        }
-        if let Some(it) = it.info.as_ref().and_then(|it| it.lifecycle.as_ref()).and_then(|it| it.successor.as_ref())
-            && let Some(other) = self.apis.get(&(it.name.as_str(), it.version.as_deref().unwrap_or(api::NO_VERSION)))
-        {
-            parts.extend(other.inbound.iter().flat_map(|it| &it.r#match).map(|it| it.clone().into_bytes()));
-        }
-        let secrets = document.message.bytes();
-        if secrets.windows(7).any(|it| it == b"secret(") || secrets.windows(4).any(|it| it == b"file") {
-            // What stands elsewhere may have changed: made anew each time.
-            parts.push(
-                std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |it| it.as_nanos()).to_be_bytes().to_vec(),
-            );
-        }
-        crate::digest::of(parts.iter().map(Vec::as_slice))
-    }
-
-    fn unmatched(&self, documents: &[Arc<Document>], faults: &mut Vec<Fault>, bad: &mut HashSet<Id>) -> Arc<Route> {
+    fn unmatched(
+        &self,
+        documents: &[Arc<Document>],
+        used: &mut HashSet<Box<str>>,
+        faults: &mut Vec<Fault>,
+        bad: &mut HashSet<Id>,
+    ) -> Arc<Route> {
         // Without such a Preset there is no document to tell faults of, and none to tell.
         let document = self.presets.get(rings::UNMATCHED).map(|(it, _)| *it).or_else(|| documents.first().map(|it| &**it));
         let Some(document) = document else { return api::nothing(self) };
         let told = Told::new(document);
         let it = api::unmatched(self, &told);
-        let own = told.into_faults();
+        let (own, names) = told.into_all();
+        used.extend(names);
         if own.iter().any(Fault::is_error) {
             bad.insert(document.id.clone());
         }
@@ -394,23 +399,6 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Warns of what nobody uses: most often a name that is spelt otherwise elsewhere.
-    fn unused(&self, documents: &[Arc<Document>], faults: &mut Vec<Fault>) {
-        let used = self.used.borrow();
-        for document in documents {
-            let name = document.message.name();
-            let idle = match document.id.kind {
-                Kind::Upstream => !used.contains(name),
-                Kind::Preset => name != rings::DEFAULT && name != rings::UNMATCHED && !used.contains(format!("preset:{name}").as_str()),
-                _ => false,
-            };
-            if idle {
-                let message = format!("nothing uses the {} '{name}'", document.id.kind);
-                faults.push(document.places.fault(document.id.kind.name_pointer(), "unused", message).warning());
-            }
-        }
-    }
-
     pub fn preset(&self, name: &str) -> Option<(&'a Document, &'a v1::Preset)> {
         self.presets.get(name).copied()
     }
@@ -424,23 +412,15 @@ impl<'a> Compiler<'a> {
         self.broken.iter().any(|it| it.kind == Some(kind) && it.name.as_deref() == Some(name))
     }
 
-    pub fn used(&self, upstream: &str) {
-        self.used.borrow_mut().insert(upstream.into());
-    }
-
-    pub fn used_preset(&self, name: &str) {
-        self.used.borrow_mut().insert(format!("preset:{name}").into());
-    }
-
     /// The upstream of a URL's host; the same one for the same host, and over reloads.
     pub fn url_upstream(&self, authority: &Authority) -> Arc<Upstream> {
-        self.used.borrow_mut().insert(format!("url:{authority}").into());
-        if let Some(it) = self.urls.borrow().get(authority) {
+        let mut urls = self.urls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(it) = urls.get(authority) {
             return it.clone();
         }
         let former = self.former_urls.and_then(|it| it.get(authority)).cloned();
         let it = former.unwrap_or_else(|| upstreams::of_url(self, authority, 0));
-        self.urls.borrow_mut().insert(authority.clone(), it.clone());
+        urls.insert(authority.clone(), it.clone());
         it
     }
 

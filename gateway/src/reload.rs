@@ -100,6 +100,10 @@ impl Reloader {
         loop {
             match source.next().await {
                 Ok(snapshot) => {
+                    if self.is_served(&snapshot.revision) {
+                        self.adopt(snapshot.files);
+                        continue;
+                    }
                     let started = Instant::now();
                     // Compiling takes a while, and nobody here waits for it.
                     let work = tokio::task::spawn_blocking(move || {
@@ -132,6 +136,22 @@ impl Reloader {
         }
     }
 
+    /// Whether this state of the source is what is served, without a fault: so it is right after the start.
+    fn is_served(&self, revision: &str) -> bool {
+        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.how == Some("ok") && *status.revision == *revision
+    }
+
+    /// Takes the source's own copies of the same texts, so that each is there once.
+    fn adopt(&mut self, files: Vec<File>) {
+        for File { name, text } in files {
+            let shown = self.folder.join(&*name).display().to_string();
+            if let Some(it) = self.read.get_mut(shown.as_str()).filter(|it| it.text == text) {
+                it.text = text;
+            }
+        }
+    }
+
     /// Whether a document was read from disk after a restart: then nobody knows which file it stood in.
     fn is_last_good(&self, file: &str) -> bool {
         self.last_good.as_ref().is_some_and(|it| it.is(file))
@@ -158,7 +178,8 @@ impl Reloader {
         for File { name, text } in files {
             let shown: Box<str> = self.folder.join(&*name).display().to_string().into();
             match known.remove(&shown) {
-                Some(it) if it.text == text => now.push((shown, Some(it))),
+                // The source's own copy, so that there is one.
+                Some(it) if it.text == text => now.push((shown, Some(Read { text, ..it }))),
                 _ => {
                     inputs.push(Input::new(&*shown, text.to_vec()));
                     texts.insert(shown.clone(), text);

@@ -1,10 +1,7 @@
 //! One call to an upstream: pick a node, send, tell how it went.
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock},
     time::Instant,
 };
 
@@ -14,7 +11,7 @@ use contract::{
     discovery::{Node, Nodes, Picker, Strategy, Tried},
 };
 use http::{HeaderValue, StatusCode};
-use tokio::{runtime::Handle, sync::watch};
+use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
 
 use crate::{
     proxy::{Proxy, http::Time, message::Request},
@@ -31,7 +28,8 @@ pub struct Upstream {
     members: ArcSwap<Members>,
     proxy: Proxy,
     metrics: UpstreamMetrics,
-    followed: AtomicBool,
+    /// Its task holds the nodes, and so keeps names being resolved; it ends with the upstream.
+    follower: OnceLock<AbortHandle>,
 }
 
 /// The nodes of one moment, and what picks among them.
@@ -70,22 +68,22 @@ impl Upstream {
     ) -> Arc<Self> {
         let now = nodes.borrow().clone();
         let members = ArcSwap::from_pointee(Members::new(&*strategy, now, &metrics));
-        Arc::new(Self { name: name.into(), digest, strategy, nodes, members, proxy, metrics, followed: AtomicBool::new(false) })
+        Arc::new(Self { name: name.into(), digest, strategy, nodes, members, proxy, metrics, follower: OnceLock::new() })
     }
 
     /// Follows its nodes on `background` for as long as somebody holds it; once.
     pub fn follow(self: &Arc<Self>, background: &Handle) {
-        if self.followed.swap(true, Relaxed) {
-            return;
-        }
-        let (mut nodes, weak) = (self.nodes.clone(), Arc::downgrade(self));
-        background.spawn(async move {
-            nodes.mark_changed();
-            while nodes.changed().await.is_ok() {
-                let Some(it) = weak.upgrade() else { return };
-                let now = nodes.borrow_and_update().clone();
-                it.members.store(Arc::new(Members::new(&*it.strategy, now, &it.metrics)));
-            }
+        self.follower.get_or_init(|| {
+            let (mut nodes, weak) = (self.nodes.clone(), Arc::downgrade(self));
+            let task = background.spawn(async move {
+                nodes.mark_changed();
+                while nodes.changed().await.is_ok() {
+                    let Some(it) = weak.upgrade() else { return };
+                    let now = nodes.borrow_and_update().clone();
+                    it.members.store(Arc::new(Members::new(&*it.strategy, now, &it.metrics)));
+                }
+            });
+            task.abort_handle()
         });
     }
 
@@ -127,6 +125,14 @@ impl Upstream {
             None => ex.notes.put(Asked { upstream: Some(self.clone()), node: Some(node.clone()), calls: 1, took }),
         }
         result.map_err(|it| it.problem)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        if let Some(it) = self.follower.get() {
+            it.abort();
+        }
     }
 }
 

@@ -15,4 +15,5 @@ mod respond;
 mod routing;
 mod scale;
 mod signals;
+mod soak;
 mod streaming;

@@ -9,7 +9,15 @@ use std::{
     time::Duration,
 };
 
+use contract::{
+    catalog::{self, Configure, Entry, Fault, RingNotes},
+    env::Env,
+    onion::Filter,
+};
+use gateway::compile::Snapshot;
+use schemas::{Id, Kind};
 use tests::{
+    aside::Aside,
     backend::Backend,
     behaviour::Behaviour,
     folder::Folder,
@@ -205,11 +213,73 @@ async fn an_unchanged_route_keeps_its_connections() {
     let backend = Backend::echo().await;
     let gateway = Gateway::serving(&echo_api(backend.address, "/a", "")).await;
     gateway.get("/a").await.is(200);
-    for n in 0..3 {
+    for n in 0..20 {
         gateway.reload(|it| drop(it.write("routes/b.yaml", &numbered("b", n)))).await;
         gateway.get("/a").await.is(200);
     }
     assert_eq!(backend.connections(), 1, "the pool belongs to the upstream, which did not change");
+}
+
+/// A ring that only holds a state.
+struct Remembers(#[expect(dead_code, reason = "held, so that it is kept")] Arc<AtomicUsize>);
+
+/// How often a state was made, for all tests of this file; only one uses it.
+static MADE: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Anything {
+    #[serde(default)]
+    #[expect(dead_code, reason = "another value is another configuration")]
+    size: u32,
+}
+
+impl Configure for Remembers {
+    type Config = Anything;
+    const NAME: &'static str = "remembers";
+    const ABOUT: &'static str = "Remembers that it was there.";
+    const NOTES: RingNotes = RingNotes { reads: "", answers: "", authenticates: false, rewrites_body: false };
+    fn configure(_: Anything, env: &Env<'_>) -> Result<Self, Vec<Fault>> {
+        Ok(Self(env.state(|| AtomicUsize::new(MADE.fetch_add(1, Ordering::Relaxed)))))
+    }
+}
+
+impl Filter for Remembers {}
+
+#[test]
+fn a_ring_keeps_its_state_until_its_own_configuration_changes() {
+    static PLUGINS: [Entry; 1] = [catalog::filter::<Remembers>()];
+    let folder = Folder::new();
+    let aside = Aside::with(&PLUGINS, folder.path());
+    let text = |timeout: &str, size: usize, other: usize| {
+        let text = "kind: Upstream\nname: u\nnodes: [{address: \"127.0.0.1:1\"}]\n---
+kind: Preset\nname: p\nplugins: [{remembers: {size: 1}}]\n---
+kind: Api\ninfo: {name: a, version: v1}\ninbound: {match: /a}\nproxy: {http: {upstream: u}, timeout: $1}
+plugins: [{use: p}, {remembers: {size: $2}}]\n---\n$3";
+        fill(text, &[&timeout, &size, &numbered("b", other)])
+    };
+    let mut snapshot = aside.text(&text("1s", 1, 0), None);
+    let route = |it: &Snapshot| {
+        let id = Id { kind: Kind::Api, name: "a".into(), version: Some("v1".into()) };
+        it.route(&id).expect("the Api a").clone()
+    };
+    assert_eq!(MADE.load(Ordering::Relaxed), 2, "one for each ring");
+    // (timeout, size, the neighbour), states made in all, whether the route stays the same object.
+    for (change, made, same) in [
+        (("1s", 1, 1), 2, true),
+        (("1s", 1, 2), 2, true),
+        (("2s", 1, 2), 2, false),
+        (("2s", 7, 2), 3, false),
+        (("2s", 7, 3), 3, true),
+        // Its former state went when nobody held it any more.
+        (("2s", 1, 3), 4, false),
+    ] {
+        let (timeout, size, other) = change;
+        let next = aside.text(&text(timeout, size, other), Some(&snapshot));
+        assert_eq!(MADE.load(Ordering::Relaxed), made, "{change:?}");
+        assert_eq!(Arc::ptr_eq(&route(&snapshot), &route(&next)), same, "{change:?}");
+        assert!(std::ptr::eq(&**snapshot.upstreams().next().unwrap(), &**next.upstreams().next().unwrap()), "the Upstream never changed");
+        snapshot = next;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

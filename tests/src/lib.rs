@@ -1,4 +1,5 @@
 //! The house from outside: a gateway in the same process, a client that sees every byte, backends named by what they do.
+pub mod aside;
 pub mod backend;
 pub mod behaviour;
 pub mod client;

@@ -201,11 +201,11 @@ fn outbound(told: &Told<'_>, it: &v1::Outbound, names: &Names<'_>) -> Outbound {
 
 /// The secrets that expressions of this Api and of its rings name, read now: one that cannot be read refuses the definition.
 fn secrets(world: &Compiler<'_>, told: &Told<'_>, written: &[rings::Written<'_>]) -> Option<Vec<(Box<str>, Box<str>)>> {
-    let own = told.document.message.bytes();
-    let own = String::from_utf8_lossy(&own);
+    let own = super::secrets::of(told.document);
     let presets = written.iter().filter(|it| it.preset.is_some()).filter_map(|it| it.ring.config.as_ref()).map(|it| it.text.as_str());
     let mut found: Vec<(Box<str>, Box<str>)> = Vec::new();
-    for name in std::iter::once(&*own).chain(presets).filter(|it| it.contains("secret(")).flat_map(super::secrets::named) {
+    let presets = presets.filter(|it| it.contains("secret(")).flat_map(super::secrets::named);
+    for name in own.iter().map(|it| &**it).chain(presets) {
         if found.iter().any(|(known, _)| **known == *name) {
             continue;
         }

@@ -101,7 +101,7 @@ fn call(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, http: &v1::Http, n
 fn find(world: &Compiler<'_>, told: &Told<'_>, text: &str) -> Option<(Arc<Upstream>, Box<str>, Host)> {
     const AT: &str = "/proxy/http/upstream";
     if !text.contains("://") {
-        world.used(text);
+        told.used(text);
         return match world.upstreams.get(text) {
             Some(Some(it)) => Some((it.clone(), "".into(), Host::Received)),
             // It has faults of its own, which are told there.
@@ -158,6 +158,7 @@ fn find(world: &Compiler<'_>, told: &Told<'_>, text: &str) -> Option<(Arc<Upstre
         told.error(AT, "bad-url", "the path has a dot segment");
         return None;
     }
+    told.used_url(&authority);
     Some((world.url_upstream(&authority), prefix.into(), host))
 }
 

@@ -123,7 +123,7 @@ fn one<'a>(
     if inside.contains(&name) {
         return fault(format!("the Preset '{name}' contains itself: {} → {name}", inside.join(" → ")), String::new());
     }
-    world.used_preset(name);
+    told.used_preset(name);
     let Some(found) = world.preset(name) else {
         if world.is_broken(Kind::Preset, name) {
             return told.push(document.places.fault(&at, "broken-reference", format!("the Preset '{name}' has faults of its own")));

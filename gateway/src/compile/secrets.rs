@@ -1,5 +1,18 @@
 //! Which secrets expressions name: `secret('NAME')` takes a literal only, so a look at the text is enough.
 
+use std::sync::Arc;
+
+use schemas::Document;
+
+/// Every name that a document's texts hold.
+pub fn of(document: &Document) -> Arc<[Box<str>]> {
+    let bytes = document.message.bytes();
+    if memchr::memmem::find(&bytes, b"secret(").is_none() {
+        return Arc::default();
+    }
+    named(&String::from_utf8_lossy(&bytes)).map(Into::into).collect()
+}
+
 /// Every name, in the order of the text; some twice. A name in a text that is no expression is found too, which
 /// costs an author a line under `secrets`, and nobody a secret.
 pub fn named(text: &str) -> impl Iterator<Item = &str> {

@@ -1,5 +1,8 @@
 //! The faults of one document on its way to a route, each at its place.
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashSet,
+};
 
 use contract::{
     catalog,
@@ -14,15 +17,36 @@ pub struct Told<'a> {
     /// What the templates and conditions compiled so far read.
     pub reads: Cell<Reads>,
     faults: RefCell<Vec<Fault>>,
+    /// Names of others that it uses; see [`super::Kept`].
+    used: RefCell<HashSet<Box<str>>>,
 }
 
 impl<'a> Told<'a> {
     pub fn new(document: &'a Document) -> Self {
-        Self { document, reads: Cell::default(), faults: RefCell::default() }
+        Self { document, reads: Cell::default(), faults: RefCell::default(), used: RefCell::default() }
     }
 
     pub fn into_faults(self) -> Vec<Fault> {
         self.faults.into_inner()
+    }
+
+    /// The faults, and the names that were used.
+    pub fn into_all(self) -> (Vec<Fault>, HashSet<Box<str>>) {
+        (self.faults.into_inner(), self.used.into_inner())
+    }
+
+    /// Notes that an upstream is used, by its name.
+    pub fn used(&self, upstream: &str) {
+        self.used.borrow_mut().insert(upstream.into());
+    }
+
+    pub fn used_preset(&self, name: &str) {
+        self.used.borrow_mut().insert(format!("preset:{name}").into());
+    }
+
+    /// Notes that the upstream of a URL is used.
+    pub fn used_url(&self, authority: &http::uri::Authority) {
+        self.used.borrow_mut().insert(format!("url:{authority}").into());
     }
 
     pub fn has_errors(&self) -> bool {

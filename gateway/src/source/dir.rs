@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const EMPTIED: Duration = Duration::from_millis(250);
 /// How often the folder is looked at even if nobody said anything: links to elsewhere, network file systems.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// … but a large folder less often, so that looking takes no more than this part of one core.
+const LOOK_SHARE: u32 = 100;
 
 /// Whether a file holds definitions, by its name.
 pub fn is_definition(name: &str) -> bool {
@@ -54,18 +56,34 @@ pub struct Dir {
     /// `None` where the system would not watch: then it is only looked at.
     watcher: Option<RecommendedWatcher>,
     watched: Option<u64>,
+    /// How long the last look took.
+    took: Duration,
 }
 
 impl Dir {
     pub fn new(root: PathBuf) -> Self {
         let (tell, changes) = mpsc::channel(1);
+        let own = root.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Reading a file is no change; everything else, errors included, is a reason to look.
-            if !matches!(event, Ok(notify::Event { kind: notify::EventKind::Access(_), .. })) {
+            // Reading a file is no change, nor is what happens beside the folder: a log may be written there all the time.
+            // Everything else, errors included, is a reason to look.
+            let nothing =
+                event.is_ok_and(|it| it.kind.is_access() || (!it.paths.is_empty() && !it.paths.iter().any(|path| path.starts_with(&own))));
+            if !nothing {
                 let _ = tell.try_send(());
             }
         });
-        Self { root, known: HashMap::new(), last: None, emptied: false, failed: false, changes, watcher: watcher.ok(), watched: None }
+        Self {
+            root,
+            known: HashMap::new(),
+            last: None,
+            emptied: false,
+            failed: false,
+            changes,
+            watcher: watcher.ok(),
+            watched: None,
+            took: Duration::ZERO,
+        }
     }
 
     /// Watches the folder, and its parent in case the folder itself is replaced; again when it is another folder than before.
@@ -86,8 +104,10 @@ impl Dir {
 
     /// Reads what has changed since the last time; the rest is remembered.
     fn read(&mut self) -> io::Result<Snapshot> {
+        let begun = Instant::now();
         let Found { files: found, mut unreadable } = scan(&self.root)?;
         self.emptied = false;
+        self.took = begun.elapsed();
         let mut known = HashMap::with_capacity(found.len());
         let mut files = Vec::with_capacity(found.len());
         for (name, path, print) in found {
@@ -125,7 +145,7 @@ impl Source for Dir {
             let before = self.last;
             if before.is_some() {
                 // Whichever comes first: a change, or the time to look anyway.
-                if timeout(LOOK_EVERY, self.changes.recv()).await.is_ok() {
+                if timeout(LOOK_EVERY.max(self.took * LOOK_SHARE), self.changes.recv()).await.is_ok() {
                     let latest = Instant::now() + PATIENCE;
                     loop {
                         tokio::select! {
@@ -183,6 +203,7 @@ pub fn read_once(path: &Path) -> io::Result<Snapshot> {
             changes,
             watcher: None,
             watched: None,
+            took: Duration::ZERO,
         }
         .read();
     }

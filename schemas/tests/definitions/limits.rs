@@ -42,7 +42,8 @@ fn anchors_within_anchors_are_not_copied_over_and_over() {
 fn many_faults_in_one_long_line_are_told_as_fast_as_in_many_lines() {
     let keys = |between: &str| (0..50_000).map(|it| format!("\"k\u{e9}{it}\":1")).collect::<Vec<_>>().join(between);
     let start = Instant::now();
-    for (name, text) in [("a.json", format!("{{\"kind\":\"Plan\",{}}}", keys(","))), ("a.yaml", format!("{{kind: Plan, {}}}", keys(", ")))] {
+    for (name, text) in [("a.json", format!("{{\"kind\":\"Plan\",{}}}", keys(","))), ("a.yaml", format!("{{kind: Plan, {}}}", keys(", ")))]
+    {
         let faults = loaded(name, text).faults;
         let last = faults.iter().rev().find(|it| it.message.contains("49999")).expect("the last key is told");
         let excerpt = last.excerpt.as_ref().expect("a part of the line");

@@ -1,0 +1,112 @@
+//! What tells that a route or an upstream need not be built again: everything that it was made from, in one number.
+use std::{collections::HashMap, os::unix::fs::MetadataExt, sync::Arc};
+
+use schemas::{Document, v1};
+
+use super::{Compiler, Kept, api, rings, secrets};
+
+/// Of every Preset by its name, with all Presets inside it.
+pub fn presets<'a>(world: &Compiler<'a>) -> HashMap<&'a str, u128> {
+    let mut all = HashMap::new();
+    for name in world.presets() {
+        preset(world, name, &mut all);
+    }
+    all
+}
+
+fn preset<'a>(world: &Compiler<'a>, name: &'a str, all: &mut HashMap<&'a str, u128>) -> u128 {
+    if let Some(it) = all.get(name) {
+        return *it;
+    }
+    let Some((document, it)) = world.preset(name) else { return 0 };
+    // One that contains itself is a fault, which is told elsewhere; here it only has to end.
+    all.insert(name, document.digest);
+    let mut parts = Parts::of(document);
+    parts.elsewhere(world, document, &secrets::of(document));
+    for name in it.plugins.iter().filter_map(|it| it.r#use.as_deref()) {
+        parts.number(preset(world, name, all));
+    }
+    let digest = parts.digest();
+    all.insert(name, digest);
+    digest
+}
+
+/// Of an Api, with the secrets that its document names.
+pub fn api(
+    world: &Compiler<'_>,
+    document: &Document,
+    it: &v1::Api,
+    presets: &HashMap<&str, u128>,
+    known: Option<&Kept>,
+) -> (u128, Arc<[Box<str>]>) {
+    let mut parts = Parts::of(document);
+    let secrets = match known.filter(|it| it.document == document.digest) {
+        Some(it) => it.secrets.clone(),
+        None => secrets::of(document),
+    };
+    parts.elsewhere(world, document, &secrets);
+    let default = it.defaults.unwrap_or(true).then_some(rings::DEFAULT);
+    for name in default.into_iter().chain(it.plugins.iter().filter_map(|it| it.r#use.as_deref())) {
+        parts.number(presets.get(name).copied().unwrap_or(0));
+    }
+    if let Some(v1::call::Target::Http(http)) = it.proxy.as_ref().and_then(|it| it.target.as_ref())
+        && let Some(found) = world.upstreams.get(http.upstream.as_str())
+    {
+        // By identity: another object with the same definition is another upstream.
+        parts.number(found.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize as u128));
+    }
+    if let Some(it) = it.info.as_ref().and_then(|it| it.lifecycle.as_ref()).and_then(|it| it.successor.as_ref())
+        && let Some(other) = world.apis.get(&(it.name.as_str(), it.version.as_deref().unwrap_or(api::NO_VERSION)))
+    {
+        other.inbound.iter().flat_map(|it| &it.r#match).for_each(|it| parts.text(it));
+    }
+    (parts.digest(), secrets)
+}
+
+/// Of an Upstream.
+pub fn upstream(world: &Compiler<'_>, document: &Document, it: &v1::Upstream) -> u128 {
+    let mut parts = Parts::of(document);
+    for node in &it.nodes {
+        if let Some(v1::address::Written::Env(name)) = node.address.as_ref().and_then(|it| it.written.as_ref()) {
+            parts.text(&world.variable(name).unwrap_or_default());
+        }
+    }
+    parts.digest()
+}
+
+/// What goes into a number.
+struct Parts(Vec<u8>);
+
+impl Parts {
+    fn of(document: &Document) -> Self {
+        let mut it = Self(Vec::with_capacity(128));
+        it.number(document.digest);
+        it
+    }
+
+    fn number(&mut self, it: u128) {
+        self.0.extend_from_slice(&it.to_be_bytes());
+    }
+
+    fn text(&mut self, it: &str) {
+        self.number(it.len() as u128);
+        self.0.extend_from_slice(it.as_bytes());
+    }
+
+    /// What a document names and does not hold: secrets by their value, files by what changes when they are written.
+    fn elsewhere(&mut self, world: &Compiler<'_>, document: &Document, secrets: &[Box<str>]) {
+        for name in secrets {
+            self.text(&world.secret(name).unwrap_or_default());
+        }
+        for file in &document.files {
+            let meta = std::fs::metadata(world.root.join(file)).ok();
+            let print = meta
+                .map(|it| [it.dev() as i64, it.ino() as i64, it.size() as i64, it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()]);
+            print.into_iter().flatten().for_each(|it| self.number(it as u128));
+        }
+    }
+
+    fn digest(self) -> u128 {
+        crate::digest::of(std::iter::once(&*self.0))
+    }
+}
