@@ -95,12 +95,8 @@ pub fn load(inputs: Vec<Input>, options: &Options<'_>) -> Loaded {
     // Wherever the command runs and however paths were given, the same file has the same name here.
     let here = std::env::current_dir().unwrap_or_default();
     let root = here.join(options.root.unwrap_or(FilePath::new("")));
-    let named: HashSet<PathBuf> = per_file
-        .iter()
-        .flatten()
-        .flat_map(|outcome| &outcome.files)
-        .map(|file| normal(&root.join(file)))
-        .collect();
+    let named: HashSet<PathBuf> =
+        per_file.iter().flatten().flat_map(|outcome| &outcome.files).map(|file| normal(&root.join(file))).collect();
     let mut loaded = Loaded::default();
     for (opened, outcomes) in opened.into_iter().zip(per_file) {
         let name = match &opened {

@@ -33,6 +33,19 @@ async fn every_shipped_definition_loads_without_a_fault() {
     }
 }
 
+/// What editors complete and check the examples with. `ALLIUM_UPDATE=1` writes it anew.
+#[test]
+fn the_shipped_schema_is_what_the_command_prints() {
+    let plugins: Vec<_> = plugins::ALL.iter().map(|it| (it.name, it.about, serde_json::Value::from((it.schema)()))).collect();
+    let schema = format!("{:#}\n", schemas::json_schema(&plugins));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/allium.schema.json");
+    if std::env::var_os("ALLIUM_UPDATE").is_some() {
+        std::fs::write(&file, &schema).expect("a file to write");
+    }
+    let shipped = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(shipped == schema, "schemas/allium.schema.json is old: run this test with ALLIUM_UPDATE=1");
+}
+
 #[tokio::test]
 async fn the_demo_answers_what_the_readme_says() {
     let setup = Gateway::with("kind: Plan\nname: test\nrate: 1/s\n");

@@ -160,7 +160,8 @@ fn a_secret_in_plain_sight_is_never_shown_but_its_change_is() {
     let shown = old[0].shown().to_json();
     assert!(!shown.contains("hunter2") && shown.contains("KEY") && shown.contains("ak"), "{shown}");
     let api = back(
-        b"kind: Api\ninfo: {name: a}\ninbound: {match: /}\nplugins: [{jwt: {secret: hunter2, audience: x}}]\nproxy: {respond: {}}\n".to_vec(),
+        b"kind: Api\ninfo: {name: a}\ninbound: {match: /}\nplugins: [{jwt: {secret: hunter2, audience: x}}]\nproxy: {respond: {}}\n"
+            .to_vec(),
         "yaml",
     );
     let shown = api[0].shown().to_json();
