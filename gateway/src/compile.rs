@@ -3,6 +3,7 @@ pub mod api;
 mod calls;
 pub mod egress;
 mod judge;
+mod kept;
 mod prints;
 pub mod rings;
 mod secrets;
@@ -10,55 +11,27 @@ mod states;
 mod told;
 mod upstreams;
 mod validate;
+pub mod world;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
 };
 
-use contract::{catalog::Entry, env::Spawn, exchange::NodeInfo};
+use contract::catalog::Entry;
 use http::uri::Authority;
-use schemas::{Broken, Definition, Document, Fault, Id, Input, Kind, v1};
-use tokio::runtime::Handle;
+use schemas::{Broken, Definition, Document, Fault, Id, Input, Kind};
 
-use self::told::Told;
-pub use self::{egress::Egress, states::StateKeeper};
+pub use self::{egress::Egress, kept::Kept, states::StateKeeper, world::Workshop};
+use self::{told::Told, world::Compiler};
 use crate::{
     route::{
         api::{At, Route, Served},
         build,
         table::Table,
     },
-    settings::{
-        limits::Limits,
-        secret::{Secret, SecretsPolicy},
-    },
-    telemetry::{log::Log, metrics::GatewayMetrics},
     upstream::Upstream,
 };
-
-/// What compiling needs of the gateway; lives as long as it.
-pub struct Workshop {
-    pub plugins: &'static [Entry],
-    pub metrics: Arc<GatewayMetrics>,
-    pub states: StateKeeper,
-    pub spawn: Arc<dyn Spawn>,
-    pub log: Log,
-    pub egress: Egress,
-    pub limits: Limits,
-    pub node: Arc<NodeInfo>,
-    pub policy: SecretsPolicy,
-    /// How many workers share an upstream's limits.
-    pub threads: usize,
-    /// Names are resolved and nodes followed here; without it, nothing is started.
-    pub background: Option<Handle>,
-    /// Secrets are not looked up: only the shape is checked.
-    pub without_secrets: bool,
-    /// Seconds since 1970, of the day on which this gateway started.
-    pub first_seen: u64,
-    /// The folder of `allium.yaml`.
-    pub root: std::path::PathBuf,
-}
 
 /// Definitions that fit together, ready to serve. Never changed, only replaced.
 pub struct Snapshot {
@@ -70,18 +43,6 @@ pub struct Snapshot {
     urls: HashMap<Authority, Arc<Upstream>>,
 }
 
-/// A route with what the next compilation needs to keep it.
-#[derive(Clone)]
-pub struct Kept {
-    compiled: Arc<api::Compiled>,
-    /// Warnings and names in use, told again without compiling again.
-    faults: Arc<[Fault]>,
-    used: Arc<[Box<str>]>,
-    /// The digest of its document, and the secrets that the document names: looked for once.
-    document: u128,
-    secrets: Arc<[Box<str>]>,
-}
-
 /// How a compilation ended.
 pub struct Outcome {
     /// All documents that have no fault, if they fit together.
@@ -89,32 +50,6 @@ pub struct Outcome {
     pub faults: Vec<Fault>,
     /// The documents that have faults.
     pub broken: HashSet<Id>,
-}
-
-/// One compilation.
-pub struct Compiler<'a> {
-    pub plugins: &'static [Entry],
-    pub metrics: &'a GatewayMetrics,
-    pub states: &'a StateKeeper,
-    pub spawn: Arc<dyn Spawn>,
-    pub log: &'a Log,
-    pub egress: &'a Egress,
-    pub limits: &'a Limits,
-    pub node: Arc<NodeInfo>,
-    pub threads: usize,
-    pub background: Option<&'a Handle>,
-    pub first_seen: u64,
-    pub apis: HashMap<(&'a str, &'a str), &'a v1::Api>,
-    /// `None` for one that has faults.
-    pub upstreams: BTreeMap<Box<str>, Option<Arc<Upstream>>>,
-    presets: BTreeMap<&'a str, (&'a Document, &'a v1::Preset)>,
-    /// Documents that could not even be read.
-    broken: &'a [Broken],
-    policy: &'a SecretsPolicy,
-    root: &'a std::path::Path,
-    without_secrets: bool,
-    urls: Mutex<HashMap<Authority, Arc<Upstream>>>,
-    former_urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
 }
 
 /// The JSON Schemas of the plugins, for the check of their configs.
@@ -133,7 +68,7 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     let mut faults = Vec::new();
     let mut bad: HashSet<Id> = HashSet::new();
     let documents = unique(documents, &mut faults, &mut bad);
-    let mut world = Compiler::new(shop, &documents, former);
+    let mut world = Compiler::new(shop, &documents, former.map(|it| &it.urls), upstreams::of_url);
     world.broken = broken;
     for it in broken {
         // A name that is there but unreadable is not an unknown name.
@@ -292,44 +227,6 @@ fn unused(documents: &[Arc<Document>], used: &HashSet<Box<str>>, faults: &mut Ve
 }
 
 impl<'a> Compiler<'a> {
-    fn new(shop: &'a Workshop, documents: &'a [Arc<Document>], former: Option<&'a Snapshot>) -> Self {
-        let mut apis = HashMap::new();
-        let mut presets = BTreeMap::new();
-        for document in documents {
-            match &document.message {
-                Definition::Api(it) => {
-                    apis.insert((document.message.name(), document.message.version().unwrap_or(api::NO_VERSION)), &**it);
-                }
-                Definition::Preset(it) => {
-                    presets.insert(document.message.name(), (&**document, &**it));
-                }
-                _ => (),
-            }
-        }
-        Self {
-            plugins: shop.plugins,
-            metrics: &shop.metrics,
-            states: &shop.states,
-            spawn: shop.spawn.clone(),
-            log: &shop.log,
-            egress: &shop.egress,
-            limits: &shop.limits,
-            node: shop.node.clone(),
-            threads: shop.threads,
-            background: shop.background.as_ref(),
-            first_seen: shop.first_seen,
-            apis,
-            upstreams: BTreeMap::new(),
-            presets,
-            broken: &[],
-            policy: &shop.policy,
-            root: &shop.root,
-            without_secrets: shop.without_secrets,
-            urls: Mutex::default(),
-            former_urls: former.map(|it| &it.urls),
-        }
-    }
-
     fn compile_upstreams(
         &mut self,
         documents: &[Arc<Document>],
@@ -397,45 +294,6 @@ impl<'a> Compiler<'a> {
                 });
             }
         }
-    }
-
-    pub fn preset(&self, name: &str) -> Option<(&'a Document, &'a v1::Preset)> {
-        self.presets.get(name).copied()
-    }
-
-    pub fn presets(&self) -> impl Iterator<Item = &'a str> + '_ {
-        self.presets.keys().copied()
-    }
-
-    /// Whether a document of this kind and name is there, but could not be read: its name is no unknown one.
-    pub fn is_broken(&self, kind: Kind, name: &str) -> bool {
-        self.broken.iter().any(|it| it.kind == Some(kind) && it.name.as_deref() == Some(name))
-    }
-
-    /// The upstream of a URL's host; the same one for the same host, and over reloads.
-    pub fn url_upstream(&self, authority: &Authority) -> Arc<Upstream> {
-        let mut urls = self.urls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(it) = urls.get(authority) {
-            return it.clone();
-        }
-        let former = self.former_urls.and_then(|it| it.get(authority)).cloned();
-        let it = former.unwrap_or_else(|| upstreams::of_url(self, authority, 0));
-        urls.insert(authority.clone(), it.clone());
-        it
-    }
-
-    /// An environment variable that definitions may read.
-    pub fn variable(&self, name: &str) -> Result<String, String> {
-        if self.without_secrets {
-            return Ok("127.0.0.1:1".to_owned());
-        }
-        let it = self.policy.resolve(&Secret::Env(name.to_owned()))?;
-        String::from_utf8(it.reveal().to_vec()).map_err(|_| format!("`{name}` is not UTF-8"))
-    }
-
-    /// A secret by its name: an environment variable that definitions may read.
-    pub fn secret(&self, name: &str) -> Result<String, String> {
-        self.variable(name)
     }
 }
 

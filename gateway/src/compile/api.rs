@@ -10,7 +10,7 @@ use contract::{
 use http::{HeaderName, HeaderValue};
 use schemas::{Document, Kind, v1};
 
-use super::{Compiler, calls, rings, told::Told, validate::Validate};
+use super::{calls, rings, told::Told, validate::Validate, world::Compiler};
 use crate::{
     params::Params,
     route::{
@@ -27,8 +27,7 @@ pub struct Compiled {
     pub order: f64,
 }
 
-/// The version of an Api that names none.
-pub const NO_VERSION: &str = "";
+pub use super::world::NO_VERSION;
 
 /// `name@version`, or the name alone.
 pub fn id(name: &str, version: &str) -> String {

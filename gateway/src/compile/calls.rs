@@ -5,7 +5,7 @@ use contract::expression::{Context, Names, Template};
 use http::{HeaderValue, Method, StatusCode, Uri, uri::Authority};
 use schemas::{tree::escape, v1};
 
-use super::{Compiler, told::Told, upstreams};
+use super::{told::Told, upstreams, world::Compiler};
 use crate::{
     target::{
         Action,

@@ -3,7 +3,7 @@ use std::{collections::HashMap, os::unix::fs::MetadataExt, sync::Arc};
 
 use schemas::{Document, v1};
 
-use super::{Compiler, Kept, api, rings, secrets};
+use super::{api, kept::Kept, rings, secrets, world::Compiler};
 
 /// Of every Preset by its name, with all Presets inside it.
 pub fn presets<'a>(world: &Compiler<'a>) -> HashMap<&'a str, u128> {

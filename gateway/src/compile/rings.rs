@@ -9,7 +9,12 @@ use contract::{
 };
 use schemas::{Definition, Document, Kind, nearest, v1};
 
-use super::{Compiler, Workshop, told::Told, validate::Validate};
+use super::{
+    told::Told,
+    upstreams,
+    validate::Validate,
+    world::{Compiler, Workshop},
+};
 
 /// The Preset that is put outside every Api's own plugins.
 pub const DEFAULT: &str = "default";
@@ -77,7 +82,7 @@ pub fn expand_preset<'a>(world: &Compiler<'a>, told: &Told<'_>, name: &'a str) -
 
 /// The rings of an Api or a Preset, presets expanded, without building any: for `explain`.
 pub fn expanded<'a>(shop: &'a Workshop, documents: &'a [Arc<Document>], document: &'a Document) -> Vec<Written<'a>> {
-    let world = Compiler::new(shop, documents, None);
+    let world = Compiler::new(shop, documents, None, upstreams::of_url);
     let told = Told::new(document);
     match &document.message {
         Definition::Api(it) => expand(&world, &told, document, &it.plugins, it.defaults.unwrap_or(true)),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use http::uri::Authority;
 use schemas::{nearest, v1};
 
-use super::{Compiler, told::Told};
+use super::{told::Told, world::Compiler};
 use crate::{
     http1::client::{Timeouts, permits::Limits},
     proxy::{Proxy, http::Http},

@@ -399,6 +399,7 @@ mod tests {
         let path = folder.0.join("a.yaml");
         let writer = std::thread::spawn(move || {
             let mut file = fs::File::create(path).unwrap();
+            #[expect(clippy::disallowed_methods, reason = "a thread of its own, that writes slowly")]
             std::thread::sleep(3 * QUIET);
             io::Write::write_all(&mut file, b"2").unwrap();
         });

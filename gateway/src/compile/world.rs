@@ -1,0 +1,162 @@
+//! One compilation: what it may ask of the gateway, and what all documents of it know of each other.
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use contract::{catalog::Entry, env::Spawn, exchange::NodeInfo};
+use http::uri::Authority;
+use schemas::{Broken, Definition, Document, Kind, v1};
+use tokio::runtime::Handle;
+
+use super::{egress::Egress, states::StateKeeper};
+use crate::{
+    settings::{
+        limits::Limits,
+        secret::{Secret, SecretsPolicy},
+    },
+    telemetry::{log::Log, metrics::GatewayMetrics},
+    upstream::Upstream,
+};
+
+/// The version of an Api that names none.
+pub const NO_VERSION: &str = "";
+
+/// Makes the upstream of a URL's host.
+type MakeUrl = fn(&Compiler<'_>, &Authority, u128) -> Arc<Upstream>;
+
+/// What compiling needs of the gateway; lives as long as it.
+pub struct Workshop {
+    pub plugins: &'static [Entry],
+    pub metrics: Arc<GatewayMetrics>,
+    pub states: StateKeeper,
+    pub spawn: Arc<dyn Spawn>,
+    pub log: Log,
+    pub egress: Egress,
+    pub limits: Limits,
+    pub node: Arc<NodeInfo>,
+    pub policy: SecretsPolicy,
+    /// How many workers share an upstream's limits.
+    pub threads: usize,
+    /// Names are resolved and nodes followed here; without it, nothing is started.
+    pub background: Option<Handle>,
+    /// Secrets are not looked up: only the shape is checked.
+    pub without_secrets: bool,
+    /// Seconds since 1970, of the day on which this gateway started.
+    pub first_seen: u64,
+    /// The folder of `allium.yaml`.
+    pub root: std::path::PathBuf,
+}
+
+/// One compilation.
+pub struct Compiler<'a> {
+    pub plugins: &'static [Entry],
+    pub metrics: &'a GatewayMetrics,
+    pub states: &'a StateKeeper,
+    pub spawn: Arc<dyn Spawn>,
+    pub log: &'a Log,
+    pub egress: &'a Egress,
+    pub limits: &'a Limits,
+    pub node: Arc<NodeInfo>,
+    pub threads: usize,
+    pub background: Option<&'a Handle>,
+    pub first_seen: u64,
+    pub apis: HashMap<(&'a str, &'a str), &'a v1::Api>,
+    /// `None` for one that has faults.
+    pub upstreams: BTreeMap<Box<str>, Option<Arc<Upstream>>>,
+    pub(super) presets: BTreeMap<&'a str, (&'a Document, &'a v1::Preset)>,
+    /// Documents that could not even be read.
+    pub(super) broken: &'a [Broken],
+    pub(super) policy: &'a SecretsPolicy,
+    pub(super) root: &'a std::path::Path,
+    pub(super) without_secrets: bool,
+    pub(super) urls: Mutex<HashMap<Authority, Arc<Upstream>>>,
+    pub(super) former_urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
+    /// Makes the upstream of a URL's host.
+    make_url: MakeUrl,
+}
+
+impl<'a> Compiler<'a> {
+    pub(super) fn new(
+        shop: &'a Workshop,
+        documents: &'a [Arc<Document>],
+        former_urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
+        make_url: MakeUrl,
+    ) -> Self {
+        let mut apis = HashMap::new();
+        let mut presets = BTreeMap::new();
+        for document in documents {
+            match &document.message {
+                Definition::Api(it) => {
+                    apis.insert((document.message.name(), document.message.version().unwrap_or(NO_VERSION)), &**it);
+                }
+                Definition::Preset(it) => {
+                    presets.insert(document.message.name(), (&**document, &**it));
+                }
+                _ => (),
+            }
+        }
+        Self {
+            plugins: shop.plugins,
+            metrics: &shop.metrics,
+            states: &shop.states,
+            spawn: shop.spawn.clone(),
+            log: &shop.log,
+            egress: &shop.egress,
+            limits: &shop.limits,
+            node: shop.node.clone(),
+            threads: shop.threads,
+            background: shop.background.as_ref(),
+            first_seen: shop.first_seen,
+            apis,
+            upstreams: BTreeMap::new(),
+            presets,
+            broken: &[],
+            policy: &shop.policy,
+            root: &shop.root,
+            without_secrets: shop.without_secrets,
+            urls: Mutex::default(),
+            former_urls,
+            make_url,
+        }
+    }
+
+    pub fn preset(&self, name: &str) -> Option<(&'a Document, &'a v1::Preset)> {
+        self.presets.get(name).copied()
+    }
+
+    pub fn presets(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.presets.keys().copied()
+    }
+
+    /// Whether a document of this kind and name is there, but could not be read: its name is no unknown one.
+    pub fn is_broken(&self, kind: Kind, name: &str) -> bool {
+        self.broken.iter().any(|it| it.kind == Some(kind) && it.name.as_deref() == Some(name))
+    }
+
+    /// The upstream of a URL's host; the same one for the same host, and over reloads.
+    pub fn url_upstream(&self, authority: &Authority) -> Arc<Upstream> {
+        let mut urls = self.urls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(it) = urls.get(authority) {
+            return it.clone();
+        }
+        let former = self.former_urls.and_then(|it| it.get(authority)).cloned();
+        let it = former.unwrap_or_else(|| (self.make_url)(self, authority, 0));
+        urls.insert(authority.clone(), it.clone());
+        it
+    }
+
+    /// An environment variable that definitions may read.
+    pub fn variable(&self, name: &str) -> Result<String, String> {
+        if self.without_secrets {
+            return Ok("127.0.0.1:1".to_owned());
+        }
+        let it = self.policy.resolve(&Secret::Env(name.to_owned()))?;
+        String::from_utf8(it.reveal().to_vec()).map_err(|_| format!("`{name}` is not UTF-8"))
+    }
+
+    /// A secret by its name: an environment variable that definitions may read.
+    pub fn secret(&self, name: &str) -> Result<String, String> {
+        self.variable(name)
+    }
+}
