@@ -114,7 +114,7 @@ pub struct Compiler<'a> {
     root: &'a std::path::Path,
     without_secrets: bool,
     urls: Mutex<HashMap<Authority, Arc<Upstream>>>,
-    former_urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
+    former: Option<&'a Snapshot>,
 }
 
 /// The JSON Schemas of the plugins, for the check of their configs.
@@ -326,7 +326,7 @@ impl<'a> Compiler<'a> {
             root: &shop.root,
             without_secrets: shop.without_secrets,
             urls: Mutex::default(),
-            former_urls: former.map(|it| &it.urls),
+            former,
         }
     }
 
@@ -412,13 +412,18 @@ impl<'a> Compiler<'a> {
         self.broken.iter().any(|it| it.kind == Some(kind) && it.name.as_deref() == Some(name))
     }
 
+    /// What had this name before; not necessarily the same upstream.
+    pub fn former_upstream(&self, name: &str) -> Option<&'a Upstream> {
+        self.former.and_then(|it| it.upstreams.get(name)).map(|it| &**it)
+    }
+
     /// The upstream of a URL's host; the same one for the same host, and over reloads.
     pub fn url_upstream(&self, authority: &Authority) -> Arc<Upstream> {
         let mut urls = self.urls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(it) = urls.get(authority) {
             return it.clone();
         }
-        let former = self.former_urls.and_then(|it| it.get(authority)).cloned();
+        let former = self.former.and_then(|it| it.urls.get(authority)).cloned();
         let it = former.unwrap_or_else(|| upstreams::of_url(self, authority, 0));
         urls.insert(authority.clone(), it.clone());
         it
