@@ -23,7 +23,10 @@ use http::uri::Authority;
 use schemas::{Broken, Definition, Document, Fault, Id, Input, Kind};
 
 pub use self::{egress::Egress, kept::Kept, states::StateKeeper, world::Workshop};
-use self::{told::Told, world::Compiler};
+use self::{
+    told::Told,
+    world::{Compiler, Former},
+};
 use crate::{
     route::{
         api::{At, Route, Served},
@@ -68,7 +71,12 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     let mut faults = Vec::new();
     let mut bad: HashSet<Id> = HashSet::new();
     let documents = unique(documents, &mut faults, &mut bad);
-    let mut world = Compiler::new(shop, &documents, former.map(|it| &it.urls), upstreams::of_url);
+    let mut world = Compiler::new(
+        shop,
+        &documents,
+        Former { upstreams: former.map(|it| &it.upstreams), urls: former.map(|it| &it.urls) },
+        upstreams::of_url,
+    );
     world.broken = broken;
     for it in broken {
         // A name that is there but unreadable is not an unknown name.

@@ -22,6 +22,9 @@ use crate::{
 /// How often what is left is compiled again without the documents that do not fit.
 const MOST_ROUNDS: usize = 8;
 
+/// How long a swap waits until upstreams that are new have an address: without one, calls to them fail.
+const RESOLVE_WAIT: Duration = Duration::from_secs(1);
+
 /// What is served and why, for probes and people.
 #[derive(Clone, Default)]
 pub struct Status {
@@ -100,7 +103,7 @@ impl Reloader {
         loop {
             match source.next().await {
                 Ok(snapshot) => {
-                    if self.is_served(&snapshot.revision) {
+                    if snapshot.unreadable.is_empty() && self.is_served(&snapshot.revision) {
                         self.adopt(snapshot.files);
                         continue;
                     }
@@ -353,6 +356,7 @@ impl Reloader {
             );
         }
         if let Some(it) = &snapshot {
+            self.wait_for_nodes(it);
             (self.swap)(it);
             self.current = Some(it.clone());
         }
@@ -392,6 +396,21 @@ impl Reloader {
             && let Err(fault) = store.save(&it.documents)
         {
             log.warn("reload", format_args!("the last good definitions cannot be kept on disk: {fault}"), &[]);
+        }
+    }
+
+    /// Names of upstreams that are new are resolved before anybody calls them; those that cannot be hold nothing up for long.
+    fn wait_for_nodes(&self, snapshot: &Snapshot) {
+        let Some(background) = &self.shop.background else { return };
+        let known: HashSet<_> = self.current.iter().flat_map(|it| it.upstreams()).map(Arc::as_ptr).collect();
+        let fresh: Vec<_> = snapshot.upstreams().filter(|it| !known.contains(&Arc::as_ptr(it)) && it.nodes().is_empty()).collect();
+        if !fresh.is_empty() {
+            let all = async {
+                for it in fresh {
+                    it.first_node().await;
+                }
+            };
+            let _ = background.block_on(async { tokio::time::timeout(RESOLVE_WAIT, all).await });
         }
     }
 

@@ -87,6 +87,15 @@ impl Upstream {
         });
     }
 
+    /// Waits for its first node, where names are being resolved; comes at once where nobody looks for any.
+    pub async fn first_node(&self) {
+        let mut nodes = self.nodes.clone();
+        if nodes.wait_for(|it| !it.is_empty()).await.is_ok() && self.members.load().count == 0 {
+            let now = self.nodes();
+            self.members.store(Arc::new(Members::new(&*self.strategy, now, &self.metrics)));
+        }
+    }
+
     /// Its nodes, as they are now.
     pub fn nodes(&self) -> Nodes {
         self.nodes.borrow().clone()

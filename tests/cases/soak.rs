@@ -11,7 +11,7 @@ use tests::{
     aside::memory,
     backend::Backend,
     behaviour::Behaviour,
-    harness::{Gateway, fill},
+    harness::{Gateway, SILENT, fill},
     message::latin1,
     websocket::{Frame, opening},
     wire::{Wire, request},
@@ -69,6 +69,7 @@ impl Stage {
         let setup = Gateway::with(&fill(STAYS, &[&echo.address, &sse.address, &ws.address]))
             .file("routes/changes.yaml", &changes(&echo, 1))
             .settings("workers: 2")
+            .settings(SILENT)
             .settings("limits: {drain: {wait: 1ms, time: 2s}, connection: {requests: 1000000000}}");
         let gateway = setup.start().await;
         Arc::new(Self { gateway, echo, sse, ws, asked: AtomicUsize::new(0), over: AtomicBool::new(false) })

@@ -14,6 +14,9 @@ use crate::{
 /// Where the definitions lie, below the folder of the settings.
 pub const ROUTES: &str = "routes";
 
+/// For tests of many requests: the access log is written, but nobody has to read it.
+pub const SILENT: &str = "telemetry: {access_log: {file: /dev/null}}";
+
 /// What a gateway is started with.
 pub struct Setup {
     folder: Folder,

@@ -13,7 +13,7 @@ use super::{
     told::Told,
     upstreams,
     validate::Validate,
-    world::{Compiler, Workshop},
+    world::{Compiler, Former, Workshop},
 };
 
 /// The Preset that is put outside every Api's own plugins.
@@ -82,7 +82,7 @@ pub fn expand_preset<'a>(world: &Compiler<'a>, told: &Told<'_>, name: &'a str) -
 
 /// The rings of an Api or a Preset, presets expanded, without building any: for `explain`.
 pub fn expanded<'a>(shop: &'a Workshop, documents: &'a [Arc<Document>], document: &'a Document) -> Vec<Written<'a>> {
-    let world = Compiler::new(shop, documents, None, upstreams::of_url);
+    let world = Compiler::new(shop, documents, Former::default(), upstreams::of_url);
     let told = Told::new(document);
     match &document.message {
         Definition::Api(it) => expand(&world, &told, document, &it.plugins, it.defaults.unwrap_or(true)),

@@ -49,7 +49,7 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
     if told.has_errors() {
         return None;
     }
-    Some(build(world, &it.name, digest, strategy?, listed, limits, timeouts))
+    Some(build(world, &it.name, digest, world.former_upstream(&it.name), strategy?, listed, limits, timeouts))
 }
 
 /// An upstream that a call gives as a URL of a single host.
@@ -59,6 +59,7 @@ pub fn of_url(world: &Compiler<'_>, authority: &Authority, digest: u128) -> Arc<
         world,
         authority.as_str(),
         digest,
+        None,
         (strategy::ALL[0].make)(),
         listed,
         Limits::default(),
@@ -66,10 +67,12 @@ pub fn of_url(world: &Compiler<'_>, authority: &Authority, digest: u128) -> Arc<
     )
 }
 
+#[expect(clippy::too_many_arguments, reason = "all that makes an upstream, named by its kind and in one place")]
 fn build(
     world: &Compiler<'_>,
     name: &str,
     digest: u128,
+    former: Option<&Upstream>,
     strategy: Arc<dyn contract::discovery::Strategy>,
     listed: Vec<Listed>,
     limits: Limits,
@@ -77,7 +80,8 @@ fn build(
 ) -> Arc<Upstream> {
     let (log, upstream, egress) = (world.log.clone(), name.to_owned(), world.egress.clone());
     let tell = move |message: &str| log.warn("upstream", format_args!("{message}"), &[("upstream", &upstream)]);
-    let nodes = fixed::follow(listed, world.background, move |at| egress.allows(at), tell);
+    let former = former.map(Upstream::nodes).unwrap_or_default();
+    let nodes = fixed::follow(listed, &former, world.background, move |at| egress.allows(at), tell);
     let proxy = Proxy::Http(Http::new(limits, timeouts, world.threads));
     let it = Upstream::new(name, digest, strategy, nodes, proxy, world.metrics.upstream_metrics(name));
     if let Some(background) = world.background {

@@ -48,6 +48,13 @@ pub struct Workshop {
     pub root: std::path::PathBuf,
 }
 
+/// The upstreams of the snapshot before, by name and by a URL's host.
+#[derive(Clone, Copy, Default)]
+pub struct Former<'a> {
+    pub upstreams: Option<&'a BTreeMap<Box<str>, Arc<Upstream>>>,
+    pub urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
+}
+
 /// One compilation.
 pub struct Compiler<'a> {
     pub plugins: &'static [Entry],
@@ -71,18 +78,13 @@ pub struct Compiler<'a> {
     pub(super) root: &'a std::path::Path,
     pub(super) without_secrets: bool,
     pub(super) urls: Mutex<HashMap<Authority, Arc<Upstream>>>,
-    pub(super) former_urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
+    former: Former<'a>,
     /// Makes the upstream of a URL's host.
     make_url: MakeUrl,
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(
-        shop: &'a Workshop,
-        documents: &'a [Arc<Document>],
-        former_urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
-        make_url: MakeUrl,
-    ) -> Self {
+    pub(super) fn new(shop: &'a Workshop, documents: &'a [Arc<Document>], former: Former<'a>, make_url: MakeUrl) -> Self {
         let mut apis = HashMap::new();
         let mut presets = BTreeMap::new();
         for document in documents {
@@ -116,7 +118,7 @@ impl<'a> Compiler<'a> {
             root: &shop.root,
             without_secrets: shop.without_secrets,
             urls: Mutex::default(),
-            former_urls,
+            former,
             make_url,
         }
     }
@@ -134,13 +136,18 @@ impl<'a> Compiler<'a> {
         self.broken.iter().any(|it| it.kind == Some(kind) && it.name.as_deref() == Some(name))
     }
 
+    /// What had this name before; not necessarily the same upstream.
+    pub fn former_upstream(&self, name: &str) -> Option<&'a Upstream> {
+        self.former.upstreams.and_then(|it| it.get(name)).map(|it| &**it)
+    }
+
     /// The upstream of a URL's host; the same one for the same host, and over reloads.
     pub fn url_upstream(&self, authority: &Authority) -> Arc<Upstream> {
         let mut urls = self.urls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(it) = urls.get(authority) {
             return it.clone();
         }
-        let former = self.former_urls.and_then(|it| it.get(authority)).cloned();
+        let former = self.former.urls.and_then(|it| it.get(authority)).cloned();
         let it = former.unwrap_or_else(|| (self.make_url)(self, authority, 0));
         urls.insert(authority.clone(), it.clone());
         it

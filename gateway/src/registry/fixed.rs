@@ -33,28 +33,35 @@ impl Listed {
 /// Follows the listed nodes. Names are resolved on `background`, for as long as somebody holds the receiver.
 ///
 /// A name that cannot be resolved keeps its last addresses. What a name resolves to is asked of `allows`.
+/// `former` are nodes of before: until a name is resolved, it has the addresses that it had there.
 pub fn follow(
     listed: Vec<Listed>,
+    former: &[Arc<Node>],
     background: Option<&Handle>,
     allows: impl Fn(&SocketAddr) -> Result<(), String> + Send + 'static,
     tell: impl Fn(&str) + Send + 'static,
 ) -> watch::Receiver<Nodes> {
-    let known: Vec<_> = listed.iter().filter_map(|it| Some(it.node(it.address()?))).collect();
-    let all_known = known.len() == listed.len();
-    let (sender, receiver) = watch::channel::<Nodes>(known.into());
-    if let (false, Some(background)) = (all_known, background) {
-        background.spawn(resolve_for_ever(listed, sender, allows, tell));
+    let known = |it: &Listed| -> Vec<Arc<Node>> {
+        match it.address() {
+            Some(at) => vec![it.node(at)],
+            None => former.iter().filter(|node| node.authority == it.authority).map(|node| it.node(node.address)).collect(),
+        }
+    };
+    let nodes: Vec<_> = listed.iter().map(known).collect();
+    let (sender, receiver) = watch::channel::<Nodes>(nodes.iter().flatten().cloned().collect());
+    if let (true, Some(background)) = (listed.iter().any(|it| it.address().is_none()), background) {
+        background.spawn(resolve_for_ever(listed, nodes, sender, allows, tell));
     }
     receiver
 }
 
 async fn resolve_for_ever(
     listed: Vec<Listed>,
+    mut last: Vec<Vec<Arc<Node>>>,
     sender: watch::Sender<Nodes>,
     allows: impl Fn(&SocketAddr) -> Result<(), String>,
     tell: impl Fn(&str),
 ) {
-    let mut last: Vec<Vec<Arc<Node>>> = listed.iter().map(|it| it.address().map(|at| it.node(at)).into_iter().collect()).collect();
     loop {
         let mut failed = false;
         for (it, nodes) in listed.iter().zip(&mut last) {
@@ -109,16 +116,27 @@ mod tests {
 
     #[test]
     fn addresses_are_there_at_once() {
-        let nodes = follow(vec![listed("127.0.0.1:1"), listed("[::1]:2")], None, |_| Ok(()), |_| ());
+        let nodes = follow(vec![listed("127.0.0.1:1"), listed("[::1]:2")], &[], None, |_| Ok(()), |_| ());
         assert_eq!(nodes.borrow().iter().map(|it| it.address.to_string()).collect::<Vec<_>>(), ["127.0.0.1:1", "[::1]:2"]);
     }
 
     #[tokio::test]
     async fn a_name_becomes_its_addresses() {
-        let mut nodes = follow(vec![listed("127.0.0.1:1"), listed("localhost:2")], Some(&Handle::current()), |_| Ok(()), |_| ());
+        let mut nodes = follow(vec![listed("127.0.0.1:1"), listed("localhost:2")], &[], Some(&Handle::current()), |_| Ok(()), |_| ());
         nodes.changed().await.unwrap();
         let nodes = nodes.borrow();
         assert_eq!(nodes[0].address.to_string(), "127.0.0.1:1");
         assert!(nodes.iter().any(|it| it.address.to_string() == "127.0.0.1:2" && it.authority == "localhost:2"));
+    }
+
+    #[tokio::test]
+    async fn a_name_has_its_former_addresses_until_it_is_resolved() {
+        let former = [("a.invalid:1", 1), ("b.invalid:1", 2)].map(|(name, last)| listed(name).node(([10, 0, 0, last], 1).into()));
+        let nodes = follow(vec![listed("b.invalid:1")], &former, Some(&Handle::current()), |_| Ok(()), |_| ());
+        let known = || nodes.borrow().iter().map(|it| it.address.to_string()).collect::<Vec<_>>();
+        assert_eq!(known(), ["10.0.0.2:1"]);
+        // And longer, where it cannot be.
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(known(), ["10.0.0.2:1"]);
     }
 }
