@@ -335,7 +335,7 @@ fn wait(app: &App) -> std::io::Result<()> {
                 }
             }
             eprintln!("stopped at once: a second signal came before the last connections had ended");
-            #[expect(clippy::disallowed_methods, reason = "a second signal asks for just that")]
+            #[expect(clippy::disallowed_methods, reason = "whoever asks twice does not want to wait for the drain")]
             std::process::exit(HURRIED);
         });
         Ok(())

@@ -397,14 +397,13 @@ mod tests {
         let mut dir = Dir::new(folder.0.clone());
         assert_eq!(next(&mut dir).await, "a.yaml=1");
         let path = folder.0.join("a.yaml");
-        let writer = std::thread::spawn(move || {
+        let writer = tokio::spawn(async move {
             let mut file = fs::File::create(path).unwrap();
-            #[expect(clippy::disallowed_methods, reason = "a thread of its own, that writes slowly")]
-            std::thread::sleep(3 * QUIET);
+            tokio::time::sleep(3 * QUIET).await;
             io::Write::write_all(&mut file, b"2").unwrap();
         });
         assert_eq!(next(&mut dir).await, "a.yaml=2");
-        writer.join().unwrap();
+        writer.await.unwrap();
         folder.write("a.yaml", "");
         assert_eq!(next(&mut dir).await, "a.yaml=", "one that stays empty is empty");
     }
