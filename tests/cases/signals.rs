@@ -1,5 +1,4 @@
 //! How a whole process ends; each case runs this very program once more.
-#![expect(clippy::disallowed_methods, reason = "this very program is run as a process of its own, and waited for")]
 use std::{
     env,
     io::{BufRead, BufReader, Write},
