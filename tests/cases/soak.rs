@@ -147,7 +147,6 @@ async fn soak(it: Soak) {
     let cold = memory();
     let mut before = 0;
     let mut took = Vec::new();
-    let mut wire = stage.gateway.wire().await;
     // The first round warms up: what the allocator once took from the system, it keeps.
     for (reloads, measured) in [(it.reloads.div_ceil(10), false), (it.reloads, true)] {
         stage.over.store(false, Relaxed);
@@ -156,6 +155,7 @@ async fn soak(it: Soak) {
         for number in 0..it.clients {
             clients.spawn(stage.clone().ask(number));
         }
+        let mut wire = stage.gateway.wire().await;
         let begun = Instant::now();
         for n in 0..reloads {
             let begun = Instant::now();
