@@ -133,7 +133,10 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     let table = table(&documents, &routes, &mut faults, &mut bad);
     let unmatched = world.unmatched(&documents, &mut used, &mut faults, &mut bad);
     world.check_plans(&documents, &mut faults, &mut bad);
-    unused(&documents, &used, &mut faults);
+    // What has faults does not say all that it uses.
+    if !faults.iter().any(Fault::is_error) {
+        unused(&documents, &used, &mut faults);
+    }
     sort(&mut faults);
 
     let Compiler { upstreams, urls, .. } = world;

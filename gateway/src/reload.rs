@@ -286,7 +286,7 @@ impl Reloader {
             let outcome = compile::compile(&self.shop, revision, documents.clone(), &broken, former.as_deref());
             // Faults of later rounds follow from what the first took away; the first are what the author must mend.
             if round == 0 || outcome.snapshot.is_some() {
-                let told = outcome.faults.into_iter().filter(|it| round == 0 || !it.is_error());
+                let told = outcome.faults.into_iter().filter(|it| round == 0 || !(it.is_error() || it.code == "unused"));
                 faults.extend(told);
             }
             if let Some(snapshot) = outcome.snapshot {

@@ -227,3 +227,32 @@ async fn validation_stands_where_the_list_says() {
         assert_eq!(backend.seen().len(), 0);
     }
 }
+
+/// Presets of which each names the next so many times; the last one holds `ring`.
+fn nested(depth: usize, times: usize, ring: &str) -> String {
+    let uses = |it: usize| vec![format!("{{use: p{it}}}"); times].join(", ");
+    let presets = (0..depth).map(|it| format!("kind: Preset\nname: p{it}\nplugins: [{}]\n---\n", uses(it + 1)));
+    let last = format!("kind: Preset\nname: p{depth}\nplugins: [{ring}]\n---\n");
+    let api = "kind: Api\ninfo: {name: a, version: v1}\ninbound: {match: /a}\nplugins: [{use: p0}]\nproxy: {respond: {status: 200}}\n";
+    presets.collect::<String>() + &last + api
+}
+
+#[tokio::test]
+async fn presets_that_multiply_or_never_end_are_told_and_cost_nothing() {
+    let ring = "{headers: {request: {set: {x: y}}}}";
+    for (depth, times, ring, told) in [
+        (5, 1, ring, None),
+        (12, 10, ring, Some("rings; one Api has at most 64")),
+        (12, 10, "", Some("Presets")),
+        (5000, 1, ring, Some("more than 32 Presets")),
+    ] {
+        let started = Gateway::with(&nested(depth, times, ring)).try_start().await;
+        match told {
+            None => drop(started.unwrap_or_else(|why| panic!("{why}")).get("/a").await.is(200)),
+            Some(told) => {
+                let why = started.err().expect("these are refused");
+                assert!(why.contains(told) && why.len() < 5000, "{depth} {times}: {}", &why[..why.len().min(500)]);
+            }
+        }
+    }
+}

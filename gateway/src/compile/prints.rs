@@ -14,21 +14,39 @@ pub fn presets<'a>(world: &Compiler<'a>) -> HashMap<&'a str, u128> {
     all
 }
 
-fn preset<'a>(world: &Compiler<'a>, name: &'a str, all: &mut HashMap<&'a str, u128>) -> u128 {
-    if let Some(it) = all.get(name) {
-        return *it;
+/// Without recursion: however deep authors put Presets into each other, it costs no stack.
+fn preset<'a>(world: &Compiler<'a>, name: &'a str, all: &mut HashMap<&'a str, u128>) {
+    let open = |name: &'a str, all: &mut HashMap<&'a str, u128>| {
+        let (document, it) = world.preset(name)?;
+        // One that contains itself is a fault, which is told elsewhere; here it only has to end.
+        all.insert(name, document.digest);
+        let mut parts = Parts::of(document);
+        parts.elsewhere(world, document, &secrets::of(document));
+        Some((name, parts, it.plugins.iter().filter_map(|it| it.r#use.as_deref())))
+    };
+    if all.contains_key(name) {
+        return;
     }
-    let Some((document, it)) = world.preset(name) else { return 0 };
-    // One that contains itself is a fault, which is told elsewhere; here it only has to end.
-    all.insert(name, document.digest);
-    let mut parts = Parts::of(document);
-    parts.elsewhere(world, document, &secrets::of(document));
-    for name in it.plugins.iter().filter_map(|it| it.r#use.as_deref()) {
-        parts.number(preset(world, name, all));
+    let mut unfinished: Vec<_> = open(name, all).into_iter().collect();
+    while let Some((name, parts, inside)) = unfinished.last_mut() {
+        match inside.next() {
+            Some(it) => match all.get(it) {
+                Some(digest) => parts.number(*digest),
+                None => match open(it, all) {
+                    Some(it) => unfinished.push(it),
+                    None => parts.number(0),
+                },
+            },
+            None => {
+                let name = *name;
+                let digest = unfinished.pop().map_or(0, |(_, parts, _)| parts.digest());
+                all.insert(name, digest);
+                if let Some((_, parts, _)) = unfinished.last_mut() {
+                    parts.number(digest);
+                }
+            }
+        }
     }
-    let digest = parts.digest();
-    all.insert(name, digest);
-    digest
 }
 
 /// Of an Api, with the secrets that its document names.

@@ -48,6 +48,18 @@ pub const NOT_BUILT: &[&str] = &[
     "waf",
 ];
 
+/// How deep Presets may stand in each other.
+const MOST_NESTED: usize = 32;
+/// How many Presets one chain may expand; without this, a few that name each other several times would have no end.
+const MOST_EXPANDED: usize = 1000;
+
+/// The Presets on the way from a chain to where it is expanded.
+#[derive(Default)]
+struct Way<'a> {
+    inside: Vec<&'a str>,
+    expanded: usize,
+}
+
 /// One ring as it was written, with presets expanded.
 pub struct Written<'a> {
     pub ring: &'a v1::Ring,
@@ -63,10 +75,11 @@ pub struct Written<'a> {
 pub fn expand<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, list: &'a [v1::Ring], defaults: bool) -> Vec<Written<'a>> {
     let mut all = Vec::new();
     if defaults && let Some(preset) = world.preset(DEFAULT) {
-        add(world, told, preset, &mut vec![DEFAULT], &mut all);
+        add(world, told, preset, &mut Way { inside: vec![DEFAULT], expanded: 1 }, &mut all);
     }
+    let mut way = Way::default();
     for (at, ring) in list.iter().enumerate() {
-        one(world, told, document, ring, format!("/plugins/{at}"), None, &mut Vec::new(), &mut all);
+        one(world, told, document, ring, format!("/plugins/{at}"), None, &mut way, &mut all);
     }
     all
 }
@@ -75,7 +88,7 @@ pub fn expand<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document,
 pub fn expand_preset<'a>(world: &Compiler<'a>, told: &Told<'_>, name: &'a str) -> Vec<Written<'a>> {
     let mut all = Vec::new();
     if let Some(preset) = world.preset(name) {
-        add(world, told, preset, &mut vec![name], &mut all);
+        add(world, told, preset, &mut Way { inside: vec![name], expanded: 1 }, &mut all);
     }
     all
 }
@@ -91,16 +104,10 @@ pub fn expanded<'a>(shop: &'a Workshop, documents: &'a [Arc<Document>], document
     }
 }
 
-fn add<'a>(
-    world: &Compiler<'a>,
-    told: &Told<'_>,
-    preset: (&'a Document, &'a v1::Preset),
-    inside: &mut Vec<&'a str>,
-    all: &mut Vec<Written<'a>>,
-) {
+fn add<'a>(world: &Compiler<'a>, told: &Told<'_>, preset: (&'a Document, &'a v1::Preset), way: &mut Way<'a>, all: &mut Vec<Written<'a>>) {
     let (document, preset) = preset;
     for (at, ring) in preset.plugins.iter().enumerate() {
-        one(world, told, document, ring, format!("/plugins/{at}"), Some(&preset.name), inside, all);
+        one(world, told, document, ring, format!("/plugins/{at}"), Some(&preset.name), way, all);
     }
 }
 
@@ -112,9 +119,13 @@ fn one<'a>(
     ring: &'a v1::Ring,
     pointer: String,
     preset: Option<&'a str>,
-    inside: &mut Vec<&'a str>,
+    way: &mut Way<'a>,
     all: &mut Vec<Written<'a>>,
 ) {
+    if all.len() > 2 * MOST_RINGS {
+        // More than enough to be told that they are too many.
+        return;
+    }
     let Some(name) = ring.r#use.as_deref() else {
         all.push(Written { ring, document, pointer, preset });
         return;
@@ -125,8 +136,16 @@ fn one<'a>(
         let it = document.places.fault(&at, "unknown-reference", message);
         told.push(if help.is_empty() { it } else { it.help(help) });
     };
-    if inside.contains(&name) {
-        return fault(format!("the Preset '{name}' contains itself: {} → {name}", inside.join(" → ")), String::new());
+    if way.inside.contains(&name) {
+        return fault(format!("the Preset '{name}' contains itself: {} → {name}", way.inside.join(" → ")), String::new());
+    }
+    if way.inside.len() >= MOST_NESTED || way.expanded == MOST_EXPANDED {
+        way.expanded += 1;
+        let message = format!("more than {MOST_NESTED} Presets within each other, or {MOST_EXPANDED} in one chain");
+        return told.push(document.places.fault(&at, "too-many", message).help("put the plugins into fewer Presets"));
+    }
+    if way.expanded > MOST_EXPANDED {
+        return;
     }
     told.used_preset(name);
     let Some(found) = world.preset(name) else {
@@ -145,9 +164,10 @@ fn one<'a>(
                 .help("put `when` on the plugins inside it"),
         );
     }
-    inside.push(name);
-    add(world, told, found, inside, all);
-    inside.pop();
+    way.expanded += 1;
+    way.inside.push(name);
+    add(world, told, found, way, all);
+    way.inside.pop();
 }
 
 /// What is known of a ring that was built, for `explain` and for the checks of order.
@@ -196,7 +216,8 @@ pub fn build<'a>(
         rings.push(Built { ring: it.into_ring(), notes: RingNotes::default(), reads: Reads::default() });
     }
     if rings.len() > MOST_RINGS {
-        told.error("/plugins", "too-many", format!("{} rings; one Api has at most {MOST_RINGS}", rings.len()));
+        let count = if rings.len() > 2 * MOST_RINGS { format!("more than {}", 2 * MOST_RINGS) } else { rings.len().to_string() };
+        told.error("/plugins", "too-many", format!("{count} rings; one Api has at most {MOST_RINGS}"));
         rings.truncate(MOST_RINGS);
     }
     (rings.into_iter().map(|it| it.ring).collect(), early)
