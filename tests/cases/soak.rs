@@ -29,7 +29,8 @@ struct Soak {
     /// How long after the load memory is looked at.
     settle: Duration,
     /// How much more it may be than before.
-    more: u64,
+    /// Nothing where other cases share the process, and with it the memory that is measured.
+    more: Option<u64>,
 }
 
 /// Files that stay as they are.
@@ -204,17 +205,19 @@ async fn soak(it: Soak) {
     assert!(open.is_err(), "{open:?}");
     assert_eq!((stage.sse.connections(), stage.ws.connections()), (it.streams, it.streams), "each stream is still its first connection");
     assert!(stage.echo.nonsense().is_empty(), "{:?}", stage.echo.nonsense());
-    assert!(after < before + it.more, "{:.1} MiB more than before", mib(after - before));
+    if let Some(more) = it.more {
+        assert!(after < before + more, "{:.1} MiB more than before", mib(after.saturating_sub(before)));
+    }
     streams.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_reloads_under_load_fail_no_request_and_close_no_stream() {
-    soak(Soak { reloads: 100, clients: 4, streams: 2, settle: Duration::from_secs(1), more: 24 << 20 }).await;
+    soak(Soak { reloads: 100, clients: 4, streams: 2, settle: Duration::from_secs(1), more: None }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes, and an optimized build: make soak"]
 async fn five_hundred_reloads_under_full_load_leave_nothing_behind() {
-    soak(Soak { reloads: 500, clients: 16, streams: 8, settle: Duration::from_secs(60), more: 10 << 20 }).await;
+    soak(Soak { reloads: 500, clients: 16, streams: 8, settle: Duration::from_secs(60), more: Some(10 << 20) }).await;
 }
