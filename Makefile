@@ -3,10 +3,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 
-.PHONY: help demo test fmt lint check clean scale soak setup
+.PHONY: help demo test fmt lint check clean scale soak bench instructions setup
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: ## Build and start the gateway with routes/demo and its backends, and print what to try
 	@scripts/setup.sh build curl
@@ -34,6 +34,16 @@ scale: ## Load, check and reload 10 000 and 100 000 generated APIs; optimized, t
 soak: ## Change definitions 500 times under full load with streams open; optimized, takes minutes
 	@scripts/setup.sh build
 	$(CARGO) test --release --locked --package tests --test cases -- --ignored --nocapture --test-threads=1 soak::
+
+bench: ## Measure beside nginx, HAProxy and Envoy; takes half an hour. ARGS=--quick for a smoke test
+	@scripts/setup.sh build
+	@bench/setup.sh peers
+	python3 bench/bench.py $(ARGS)
+
+instructions: ## Count instructions for each request and compare with the baseline; WRITE=1 makes a new one
+	@scripts/setup.sh build
+	@bench/setup.sh valgrind nginx
+	python3 bench/instructions.py $(if $(WRITE),--write) $(ARGS)
 
 clean: ## Remove what was built
 	$(CARGO) clean

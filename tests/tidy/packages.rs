@@ -14,6 +14,7 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ("plugins", "plugins", &["contract", "lua", "schemas"]),
     ("gateway", "gateway", &["contract", "lua", "plugins", "schemas"]),
     ("tests", "tests", &["contract", "gateway", "lua", "plugins", "schemas"]),
+    ("bench", "bench", &[]),
 ];
 
 fn dependencies(files: &[File]) -> Vec<String> {
