@@ -144,6 +144,7 @@ impl Aim {
         while due < end {
             let now = Instant::now();
             let from = if now < due {
+                #[expect(clippy::disallowed_methods, reason = "paces the load on a thread of its own")]
                 thread::sleep(due - now);
                 Instant::now()
             } else {
