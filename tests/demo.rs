@@ -7,11 +7,13 @@ use tests::demo::Backends;
 const TRY: &str = "
 The gateway serves routes/demo. In another terminal:
 
-  curl http://127.0.0.1:8080/hello/Ada
   curl -i 'http://127.0.0.1:8080/v2/customers/7?page=2'
   curl 'http://127.0.0.1:8080/v2/customers/x?page=99'
+  curl http://127.0.0.1:8080/hello/Ada
 
-Change a file in routes/demo, save it, and ask again. Ctrl-C stops.";
+Change a file in routes/demo, save it, and ask again. Ctrl-C stops.
+Each request writes one line of the access log here:
+";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -26,7 +28,7 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let _backends = Backends::in_place().await?;
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../allium.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).join("allium.yaml");
     // Starting builds runtimes, which must not happen on a runtime's thread.
     let start = move || {
         let settings = app::settings_of(&path).map_err(|why| why.to_string())?;

@@ -123,6 +123,18 @@ fn the_manual_of_plugins_shows_what_is_compiled() {
     none(not_shown(page, tree::files()));
 }
 
+/// What the demo prints to try stands in the README, with its answers.
+fn not_answered(demo: &str, readme: &str) -> Vec<String> {
+    let tries = demo.lines().map(str::trim).filter(|it| it.starts_with("curl "));
+    tries.filter(|it| !readme.contains(&format!("\n$ {it}\n"))).map(|it| format!("README.md: does not say what answers `{it}`")).collect()
+}
+
+#[test]
+fn the_readme_answers_what_the_demo_asks() {
+    let text = |path: &str| &tree::files().iter().find(|it| it.path == path).unwrap_or_else(|| panic!("{path}")).text;
+    none(not_answered(text("tests/demo.rs"), text("README.md")));
+}
+
 #[test]
 fn every_link_leads_somewhere() {
     none(broken_links(tree::files(), &|path| tree::root().join(path).exists()));
@@ -165,6 +177,12 @@ mod tests {
         let example = [file("routes/demo/a.yaml", "# yaml-language-server: $schema=../../schemas/x.json\nkind: Api\n")];
         assert_eq!(lost_schemas(&example, &|path| path == "schemas/x.json"), Vec::<String>::new());
         assert_eq!(lost_schemas(&example, &|_| false).len(), 1);
+    }
+
+    #[test]
+    fn a_try_without_answer_is_found() {
+        assert_eq!(not_answered("  curl http://a/b\n", "x\n$ curl http://a/b\nyes\n"), Vec::<String>::new());
+        assert_eq!(not_answered("  curl http://a/b\n", "nothing").len(), 1);
     }
 
     #[test]
