@@ -51,6 +51,14 @@ async fn the_demo_answers_what_the_readme_says() {
     assert_eq!(gateway.get("/docs/x").await.is(308).header("location"), Some("https://docs.example.com/docs/x"));
     assert_eq!(gateway.get("/reports/today").await.is(200).json()["stale"], true);
     gateway.get("/internal/status").await.is(200);
+    // `validate` stands outside of `ip-acl`, so what is wrong with a parameter is told first.
+    gateway.get("/internal/status?verbose=perhaps").await.is(400);
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    let origin = "origin: http://localhost:3000";
+    let preflight = gateway.ask("OPTIONS /v2/customers/7", &[origin, "access-control-request-method: GET"], "").await.is(204);
+    assert_eq!(preflight.header("access-control-allow-origin"), Some("http://localhost:3000"));
+    let unknown = gateway.ask("GET /nowhere", &[origin], "").await.is(404);
+    assert_eq!(unknown.header("access-control-allow-origin"), Some("http://localhost:3000"));
     let mut wire = Wire::open(gateway.address).await;
     wire.send(request("GET /events", &[], "")).await;
     assert_eq!(wire.head().await.get("content-type"), Some("text/event-stream"));
