@@ -8,6 +8,7 @@ mod forwarding;
 mod framing;
 mod harness;
 mod lifecycle;
+mod not_built;
 mod onion;
 mod params;
 mod reload;

@@ -1,0 +1,103 @@
+//! What the format knows and this version lacks is refused by name, never served in part: the table at the end of the manual.
+use tests::harness::Gateway;
+
+const SAYS: &str = "known, but not built into this gateway";
+
+/// Further lines of an Upstream, or of an Api and its `proxy`; and what is said to be missing.
+async fn check(upstream: &str, api: &str, proxy: &str, missing: &str) {
+    let text = format!(
+        "kind: Upstream\nname: u\nnodes: [{{address: \"127.0.0.1:1\"}}]\n{upstream}\n---\n\
+         kind: Api\ninfo: {{name: a}}\ninbound: {{match: /a}}\n{api}\nproxy: {proxy}\n"
+    );
+    let text = if upstream.contains("discovery") { text.replace("nodes: [{address: \"127.0.0.1:1\"}]\n", "") } else { text };
+    let text = if api.contains("inbound") { text.replace("inbound: {match: /a}\n", "") } else { text };
+    let Err(why) = Gateway::with(&text).try_start().await else { panic!("{missing}: it is served\n{text}") };
+    assert!(why.contains(missing) && why.contains(SAYS), "{missing}:\n{why}");
+    // An Api whose Upstream is refused says so; nothing else is wrong.
+    let wrong = |it: &&str| it.contains("error[") && !it.contains("error[not-built]") && !it.contains("error[broken-reference]");
+    assert_eq!(why.lines().find(wrong), None, "{missing}:\n{why}");
+}
+
+#[tokio::test]
+async fn targets() {
+    for (proxy, missing) in [
+        ("{grpc: {upstream: u, method: a.B/C}}", "`grpc`"),
+        ("{trpc: {upstream: u, callee: a.b, func: /a/b}}", "`trpc`"),
+        ("{custom: {upstream: u, codec: a.lua}}", "`custom`"),
+        ("{push: {transports: websocket}}", "`push`"),
+        ("{pipeline: {stages: [{a: {http: {upstream: u}}}]}}", "`pipeline`"),
+    ] {
+        check("", "", proxy, missing).await;
+    }
+}
+
+#[tokio::test]
+async fn what_stands_beside_a_call() {
+    for (beside, missing) in [
+        ("retry: {tries: 2, conditions: [connect]}", "retry"),
+        ("outcomes: [{is: fatal, when: response.status == 400}]", "outcomes"),
+        ("before: {lua: a.lua}", "a script before a call"),
+        ("after: {lua: a.lua}", "a script after a call"),
+    ] {
+        check("", "", &format!("{{http: {{upstream: u}}, {beside}}}"), missing).await;
+    }
+}
+
+#[tokio::test]
+async fn parts_of_an_api() {
+    for (api, missing) in [
+        ("messages: {rate: 20/s}", "limits of messages"),
+        ("on_change: close", "on_change"),
+        ("inbound: {match: /a, body: {schema: {type: object}}}", "validation of bodies by a schema"),
+    ] {
+        check("", api, "{http: {upstream: u}}", missing).await;
+    }
+}
+
+#[tokio::test]
+async fn parts_of_an_upstream() {
+    for (upstream, missing) in [
+        ("discovery: {dns: {name: a.example.com, port: 80}}", "discovery"),
+        ("tls: {}", "TLS to backends"),
+        ("protocol: http2", "the protocol http2"),
+        ("health: {passive: {failures: 5}}", "health checking"),
+        ("breaker: {adaptive: {k: 2}}", "the breaker"),
+        ("balance: {policy: random}", "the policy random"),
+        ("balance: {policy: hash, hash: \"${request.client_ip}\"}", "the policy hash"),
+        ("balance: {policy: least_request}", "the policy least_request"),
+        ("balance: {where: {zone: gz}}", "choosing nodes by metadata"),
+        ("balance: {sticky: {cookie: srv}}", "keeping clients on their node"),
+    ] {
+        check(upstream, "", "{http: {upstream: u}}", missing).await;
+    }
+}
+
+#[tokio::test]
+async fn plugins() {
+    for name in [
+        "any-auth",
+        "app-signature",
+        "basic-auth",
+        "cache",
+        "canary",
+        "compress",
+        "concurrency",
+        "csrf",
+        "dead-letter",
+        "desensitize",
+        "forward-auth",
+        "idempotency",
+        "jsonp",
+        "jwt",
+        "key-auth",
+        "lua",
+        "mirror",
+        "pace",
+        "rate-limit",
+        "token-inject",
+        "upload-guard",
+        "waf",
+    ] {
+        check("", &format!("plugins: [{{{name}: {{}}}}]"), "{http: {upstream: u}}", &format!("the plugin `{name}`")).await;
+    }
+}
