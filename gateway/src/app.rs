@@ -43,6 +43,9 @@ use crate::{
     },
 };
 
+/// How often connections to backends that are gone are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
 /// A gateway that runs.
 pub struct App {
     addresses: Vec<SocketAddr>,
@@ -397,17 +400,21 @@ fn nothing(shop: &Workshop) -> Arc<crate::route::api::Served> {
     }
 }
 
-/// Frees what was replaced, off the workers; then the workers let go of pools that nobody can ask for again.
+/// Frees what was replaced, off the workers; then the workers let go of connections that nobody can ask for again.
 async fn free<T: Send + 'static>(mut gone: mpsc::UnboundedReceiver<T>, workers: Vec<runtime::Worker>) {
-    while let Some(it) = gone.recv().await {
-        // Requests that began with it may hold it a little longer than we do.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        // Reloads in quick succession are freed together.
-        let mut all = vec![it];
-        while let Ok(it) = gone.try_recv() {
-            all.push(it);
+    loop {
+        // Now and then without a change too: a long request holds what it began with long after.
+        if let Ok(it) = tokio::time::timeout(SWEEP_EVERY, gone.recv()).await {
+            let Some(it) = it else { return };
+            // Requests that began with it may hold it a little longer than we do.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            // Reloads in quick succession are freed together.
+            let mut all = vec![it];
+            while let Ok(it) = gone.try_recv() {
+                all.push(it);
+            }
+            let _ = tokio::task::spawn_blocking(move || drop(all)).await;
         }
-        let _ = tokio::task::spawn_blocking(move || drop(all)).await;
         for worker in &workers {
             worker.run_local(|local| async move { crate::proxy::http::sweep(&local) });
         }

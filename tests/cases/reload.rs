@@ -220,6 +220,21 @@ async fn an_unchanged_route_keeps_its_connections() {
     assert_eq!(backend.connections(), 1, "the pool belongs to the upstream, which did not change");
 }
 
+#[tokio::test]
+async fn connections_to_a_backend_that_nobody_names_any_more_are_closed() {
+    let backend = Backend::echo().await;
+    let gateway = Gateway::serving(&echo_api(backend.address, "/a", "")).await;
+    gateway.get("/a").await.is(200);
+    assert_eq!((backend.connections(), backend.open()), (1, 1));
+    gateway.redefine(&numbered("a", 1)).await;
+    // Long before they were idle for too long.
+    let end = tokio::time::Instant::now() + Duration::from_secs(8);
+    while backend.open() > 0 {
+        assert!(tokio::time::Instant::now() < end, "still open");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// A ring that only holds a state.
 struct Remembers(#[expect(dead_code, reason = "held, so that it is kept")] Arc<AtomicUsize>);
 

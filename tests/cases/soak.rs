@@ -28,8 +28,7 @@ struct Soak {
     streams: usize,
     /// How long after the load memory is looked at.
     settle: Duration,
-    /// How much more it may be than before.
-    /// Nothing where other cases share the process, and with it the memory that is measured.
+    /// How much more it may be than before; nothing where other cases share the process, and with it the memory that is measured.
     more: Option<u64>,
 }
 
@@ -185,6 +184,7 @@ async fn soak(it: Soak) {
             took[took.len() - 1],
             asked as f64 / all.as_secs_f64()
         );
+
         assert!(asked > reloads, "{asked} requests are no load");
     }
     let last = memory();
@@ -199,6 +199,7 @@ async fn soak(it: Soak) {
         mib(after),
         it.settle
     );
+    println!("connections to the backend: {} opened, {} open", stage.echo.connections(), stage.echo.open());
     // None of them has ended.
     assert!(streams.try_join_next().is_none());
     let open = timeout(Duration::from_millis(200), streams.join_next()).await;

@@ -1,7 +1,10 @@
 //! A backend: a listener that behaves in one way and remembers every byte it was sent.
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -53,6 +56,7 @@ pub struct Record {
     /// Connections that the gateway ended while an answer was still due.
     abandoned: watch::Sender<usize>,
     connections: watch::Sender<usize>,
+    open: AtomicUsize,
     /// Requests that no correct gateway sends: framed twice, cut off inside a head.
     nonsense: Mutex<Vec<String>>,
 }
@@ -136,6 +140,11 @@ impl Backend {
         *self.record.connections.borrow()
     }
 
+    /// Those of them that have not ended.
+    pub fn open(&self) -> usize {
+        self.record.open.load(Relaxed)
+    }
+
     pub async fn asked(&self, times: usize) {
         reaches(&self.record.requests, times, "requests").await;
     }
@@ -172,6 +181,7 @@ async fn accept(listener: TcpListener, behaviour: Arc<Behaviour>, record: Arc<Re
                 let (behaviour, record, connection) = (behaviour.clone(), record.clone(), number);
                 number += 1;
                 record.connections.send_modify(|it| *it += 1);
+                record.open.fetch_add(1, Relaxed);
                 conversations.spawn(async move {
                     let mut line = Line::new(stream);
                     if let Err(why) = behaviour::converse(&mut line, &behaviour, &record, connection).await
@@ -179,6 +189,7 @@ async fn accept(listener: TcpListener, behaviour: Arc<Behaviour>, record: Arc<Re
                     {
                         record.nonsense(why.to_string());
                     }
+                    record.open.fetch_sub(1, Relaxed);
                 });
             }
             Some(_) = conversations.join_next() => {}

@@ -41,7 +41,14 @@ pub struct Time {
 /// This thread's pools, by the node's permits.
 struct Pools {
     keeper: Keeper,
-    pools: RefCell<ByAddress<(Weak<Permits>, Pool)>>,
+    pools: RefCell<ByAddress<Kept>>,
+}
+
+struct Kept {
+    permits: Weak<Permits>,
+    /// Whoever may still call the node holds it.
+    node: Weak<Node>,
+    pool: Pool,
 }
 
 impl Http {
@@ -67,13 +74,16 @@ impl Http {
         let permits = self.permits(node);
         let pools: Rc<Pools> = local.get_or(|| Pools { keeper: Keeper::start(), pools: RefCell::default() });
         let key = Arc::as_ptr(&permits) as usize;
-        if let Some((alive, it)) = pools.pools.borrow().get(&key)
-            && alive.strong_count() > 0
+        if let Some(it) = pools.pools.borrow().get(&key)
+            && it.permits.strong_count() > 0
         {
-            return it.clone();
+            return it.pool.clone();
         }
         let pool = Pool::new(permits.clone(), vec![node.address], &pools.keeper);
-        pools.pools.borrow_mut().insert(key, (Arc::downgrade(&permits), pool.clone()));
+        let kept = Kept { permits: Arc::downgrade(&permits), node: Arc::downgrade(node), pool: pool.clone() };
+        // What stood there belonged to permits that are gone; its connections close outside of the borrow.
+        let former = pools.pools.borrow_mut().insert(key, kept);
+        drop(former);
         pool
     }
 
@@ -129,11 +139,7 @@ impl Http {
 /// Forgets this thread's pools of nodes that are gone, with their idle connections.
 pub fn sweep(local: &Local) {
     let pools: Rc<Pools> = local.get_or(|| Pools { keeper: Keeper::start(), pools: RefCell::default() });
-    // A pool holds its permits itself: alone with it, nobody can ask for it again.
-    let gone: Vec<_> = {
-        let mut all = pools.pools.borrow_mut();
-        let keys: Vec<_> = all.iter().filter(|(_, (alive, _))| alive.strong_count() <= 1).map(|(key, _)| *key).collect();
-        keys.iter().filter_map(|it| all.remove(it)).collect()
-    };
+    // The permits tell nothing: the pool and its idle connections hold them.
+    let gone: Vec<_> = pools.pools.borrow_mut().extract_if(|_, it| it.node.strong_count() == 0).collect();
     drop(gone);
 }
