@@ -175,3 +175,29 @@ impl Members {
         Self { count: nodes.len(), picker: strategy.prepare(nodes), figures }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        http1::client::{Timeouts, permits::Limits},
+        proxy::http::Http,
+        strategy,
+        telemetry::metrics::GatewayMetrics,
+    };
+
+    #[tokio::test]
+    async fn nobody_looks_for_the_nodes_of_an_upstream_that_is_gone() {
+        let (sender, nodes) = watch::channel(Nodes::default());
+        let proxy = Proxy::Http(Http::new(Limits::default(), Timeouts::default(), 1));
+        let metrics = GatewayMetrics::new(Default::default()).upstream_metrics("u");
+        let it = Upstream::new("u", 0, (strategy::ALL[0].make)(), nodes, proxy, metrics);
+        it.follow(&Handle::current());
+        tokio::task::yield_now().await;
+        assert!(!sender.is_closed());
+        drop(it);
+        tokio::time::timeout(Duration::from_secs(5), sender.closed()).await.expect("the last receiver goes");
+    }
+}
