@@ -35,7 +35,8 @@ struct Bounds {
 /// A build that nobody optimized, on a machine that does other things besides: only what grows without measure fails.
 const UNOPTIMIZED: Bounds =
     Bounds { check: Duration::from_secs(40), rounds: 1, served: Duration::from_secs(8), request: (2.0, 300.0), lookup: (2.0, 5000.0) };
-const STRICT: Bounds = Bounds { check: Duration::from_secs(2), rounds: 3, served: Duration::from_secs(1), request: (1.2, 5.0), lookup: (1.3, 50.0) };
+const STRICT: Bounds =
+    Bounds { check: Duration::from_secs(2), rounds: 3, served: Duration::from_secs(1), request: (1.2, 5.0), lookup: (1.3, 50.0) };
 
 async fn estate(apis: usize, per_file: usize) -> (Gateway, Backend, Estate, Duration) {
     let backend = Backend::forgetful().await;
