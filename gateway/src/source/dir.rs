@@ -17,6 +17,8 @@ use tokio::{
 
 /// What is kept of a file; one that is larger than definitions may be is told as such by whoever reads them.
 const LARGEST_FILE: u64 = schemas::MAX_FILE as u64 + 1;
+/// How often a folder that changes while it is read is read again before that is told.
+const MOST_LOOKS: u32 = 5;
 /// How deep folders are searched.
 const DEEPEST: usize = 32;
 /// A change is read once nothing has changed for this long: editors and deployments write in several steps.
@@ -103,15 +105,31 @@ impl Dir {
     }
 
     /// Reads what has changed since the last time; the rest is remembered.
+    ///
+    /// What goes away meanwhile makes it begin anew: half of a folder that is being moved is no state of it.
     fn read(&mut self) -> io::Result<Snapshot> {
+        for _ in 0..MOST_LOOKS {
+            if let Some(it) = self.look(&mut || ())? {
+                return Ok(it);
+            }
+        }
+        Err(io::Error::other(format!("{}: files come and go while they are read", self.root.display())))
+    }
+
+    /// One look at everything; `None` if something that was listed was gone when it was read. `listed` is called between the two.
+    fn look(&mut self, listed: &mut dyn FnMut()) -> io::Result<Option<Snapshot>> {
         let begun = Instant::now();
-        let Found { files: found, mut unreadable } = scan(&self.root)?;
+        let Found { files: found, mut unreadable, whole } = scan(&self.root)?;
+        if !whole {
+            return Ok(None);
+        }
+        listed();
         self.emptied = false;
         self.took = begun.elapsed();
         let mut known = HashMap::with_capacity(found.len());
         let mut files = Vec::with_capacity(found.len());
         for (name, path, print) in found {
-            let before = self.known.remove(&name);
+            let before = self.known.get(&name).cloned();
             let had = before.as_ref().is_some_and(|(_, text)| !text.is_empty());
             let text = match before {
                 Some((old, text)) if old == print => text,
@@ -120,8 +138,7 @@ impl Dir {
                         self.emptied |= had && it.is_empty();
                         Bytes::from(it)
                     }
-                    // It went away between the two looks.
-                    Err(it) if it.kind() == io::ErrorKind::NotFound => continue,
+                    Err(it) if it.kind() == io::ErrorKind::NotFound => return Ok(None),
                     Err(it) => {
                         unreadable.push((name, format!("the file cannot be read: {it}").into()));
                         continue;
@@ -135,7 +152,7 @@ impl Dir {
         let told = unreadable.iter().flat_map(|(name, why)| [name.as_bytes(), why.as_bytes()]);
         let digest = crate::digest::of(files.iter().flat_map(|it| [it.name.as_bytes(), &it.text]).chain(told));
         self.last = Some(digest);
-        Ok(Snapshot { revision: format!("{digest:032x}").into(), files, unreadable })
+        Ok(Some(Snapshot { revision: format!("{digest:032x}").into(), files, unreadable }))
     }
 }
 
@@ -224,11 +241,12 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// What lies in a folder.
-#[derive(Default)]
 struct Found {
     files: Vec<(Box<str>, PathBuf, Print)>,
     /// Folders in it that cannot be searched, and why.
     unreadable: Vec<(Box<str>, Box<str>)>,
+    /// Nothing that was listed was gone a moment later.
+    whole: bool,
 }
 
 /// Every definition file below `root`, by its name relative to it, in order of names.
@@ -236,7 +254,7 @@ struct Found {
 /// Hidden files and folders are passed over: editors' backups, and the folders that Kubernetes swaps behind its links.
 /// So is what is no file, whatever its name: a pipe would never end, a device neither. Errors: `root` cannot be searched.
 fn scan(root: &Path) -> io::Result<Found> {
-    let mut found = Found::default();
+    let mut found = Found { files: Vec::new(), unreadable: Vec::new(), whole: true };
     let mut folders = vec![(root.to_path_buf(), String::new(), 0)];
     let mut seen = std::collections::HashSet::new();
     while let Some((folder, prefix, depth)) = folders.pop() {
@@ -245,8 +263,10 @@ fn scan(root: &Path) -> io::Result<Found> {
         let (meta, entries) = match listed {
             Ok(it) => it,
             Err(it) if depth == 0 => return Err(io::Error::new(it.kind(), format!("{}: {it}", folder.display()))),
-            // It went away between the two looks.
-            Err(it) if it.kind() == io::ErrorKind::NotFound => continue,
+            Err(it) if it.kind() == io::ErrorKind::NotFound => {
+                found.whole = false;
+                continue;
+            }
             Err(it) => {
                 found.unreadable.push((prefix.into(), format!("the folder cannot be read: {it}").into()));
                 continue;
@@ -260,9 +280,12 @@ fn scan(root: &Path) -> io::Result<Found> {
             if name.starts_with('.') || name.ends_with('~') {
                 continue;
             }
-            // Links are followed; one that leads nowhere is not there.
             let path = entry.path();
-            let Ok(meta) = fs::metadata(&path) else { continue };
+            let Ok(meta) = fs::metadata(&path) else {
+                // A link that leads nowhere is not there; but what is no link has just gone away.
+                found.whole &= fs::symlink_metadata(&path).is_ok();
+                continue;
+            };
             if meta.is_dir() {
                 folders.push((path, format!("{prefix}{name}/"), depth + 1));
             } else if meta.is_file() && is_definition(&name) {
@@ -309,6 +332,26 @@ mod tests {
     fn told(snapshot: &Snapshot) -> String {
         snapshot.files.iter().map(|it| format!("{}={} ", it.name, String::from_utf8_lossy(&it.text))).collect::<String>().trim().into()
     }
+    #[test]
+    fn a_folder_that_goes_away_while_it_is_read_is_not_taken_for_an_empty_one() {
+        let folder = Folder::new("going");
+        folder.write("a.yaml", "1");
+        let mut dir = Dir::new(folder.0.clone());
+        assert_eq!(told(&dir.read().unwrap()), "a.yaml=1");
+        folder.write("a.yaml", "12");
+        let away = folder.0.with_extension("away");
+        let looked = dir.look(&mut || fs::rename(&folder.0, &away).unwrap());
+        assert!(looked.unwrap().is_none(), "half of it is no state");
+        assert!(dir.read().is_err(), "it is told as gone");
+        fs::rename(&away, &folder.0).unwrap();
+        assert_eq!(told(&dir.read().unwrap()), "a.yaml=12");
+        // One file of several.
+        folder.write("b.yaml", "2");
+        let looked = dir.look(&mut || fs::remove_file(folder.0.join("b.yaml")).unwrap());
+        assert!(looked.unwrap().is_none());
+        assert_eq!(told(&dir.read().unwrap()), "a.yaml=12");
+    }
+
     async fn next(dir: &mut Dir) -> String {
         told(&timeout(Duration::from_secs(10), dir.next()).await.expect("a change is seen").unwrap())
     }
