@@ -83,9 +83,17 @@ impl Reloader {
 
     /// The first definitions. Errors: they have faults, and there is no last good version to serve instead.
     pub fn first(&mut self, definitions: source::Snapshot) -> Result<Vec<Fault>, Vec<Fault>> {
-        if let Some(documents) = self.last_good.as_ref().and_then(LastGood::load) {
-            let outcome = compile::compile(&self.shop, "last good", documents, &[], None);
-            self.current = outcome.snapshot.map(Arc::new);
+        match self.last_good.as_ref().map_or(Ok(None), LastGood::load) {
+            Ok(None) => (),
+            Ok(Some(documents)) => {
+                let outcome = compile::compile(&self.shop, "last good", documents, &[], None);
+                self.current = outcome.snapshot.map(Arc::new);
+                if self.current.is_none() {
+                    let faults = outcome.faults.iter().filter(|it| it.is_error()).map(|it| &*it.message).take(3).collect::<Vec<_>>();
+                    self.lost(&format!("they no longer compile: {}", faults.join("; ")));
+                }
+            }
+            Err(why) => self.lost(&why),
         }
         let had_last_good = self.current.is_some();
         let revision = definitions.revision.clone();
@@ -96,6 +104,11 @@ impl Reloader {
         let faults = taken.faults.clone();
         self.finish(&revision, taken, Duration::ZERO);
         Ok(faults)
+    }
+
+    /// The last good version is there, and yet of no use.
+    fn lost(&self, why: &str) {
+        self.shop.log.error("reload", format_args!("the last good definitions cannot be served: {why}"), &[]);
     }
 
     /// Follows the source for ever.

@@ -139,6 +139,15 @@ async fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[tokio::test]
+async fn trace_reaches_a_backend_only_where_a_pattern_names_it() {
+    let gateway = Gateway::serving(&[mirror(1, "/any"), mirror(2, "TRACE /named")].join("---\n")).await;
+    let answer = gateway.ask("TRACE /any", &[], "").await.is(405);
+    assert_eq!(answer.header("allow"), Some("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+    gateway.ask("TRACE /named", &[], "").await.is(200);
+    gateway.ask("PROPFIND /any", &[], "").await.is(200);
+}
+
+#[tokio::test]
 async fn head_is_served_by_a_get_pattern_where_none_names_it() {
     let both = Gateway::serving(&[mirror(1, "GET /a"), mirror(2, "HEAD /b"), mirror(3, "GET /b")].join("---\n")).await;
     let answer = both.ask("HEAD /a", &[], "").await.is(200);

@@ -26,11 +26,19 @@ impl LastGood {
         self.file.as_os_str() == file
     }
 
-    /// `None` where there is none, or none that this version of the gateway can read.
-    pub fn load(&self) -> Option<Vec<Arc<Document>>> {
-        let bytes = fs::read(&self.file).ok()?;
-        let loaded = schemas::load(vec![Input::new(self.file.display().to_string(), bytes)], &Options::default());
-        (!loaded.has_errors() && !loaded.documents.is_empty()).then(|| loaded.documents.into_iter().map(Arc::new).collect())
+    /// `None` where there is none yet. Errors: there is one, but it cannot be used, with its name and why.
+    pub fn load(&self) -> Result<Option<Vec<Arc<Document>>>, String> {
+        let shown = self.file.display().to_string();
+        let bytes = match fs::read(&self.file) {
+            Ok(it) => it,
+            Err(it) if it.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(it) => return Err(format!("{shown} cannot be read: {it}")),
+        };
+        let loaded = schemas::load(vec![Input::new(shown.as_str(), bytes)], &Options::default());
+        match loaded.faults.iter().find(|it| it.is_error()) {
+            Some(it) => Err(format!("{shown} is damaged, or of another version: {}", it.message)),
+            None => Ok(Some(loaded.documents.into_iter().map(Arc::new).collect::<Vec<_>>()).filter(|it| !it.is_empty())),
+        }
     }
 
     /// Keeps these. Readable by this user alone: a definition may hold what was meant to be a secret.
@@ -58,4 +66,26 @@ fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut it = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
     it.write_all(bytes)?;
     it.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_is_told_and_not_taken_for_missing() {
+        let folder = std::env::temp_dir().join(format!("allium-last-good-{}", std::process::id()));
+        let store = LastGood::new(&folder, Path::new("routes"));
+        assert!(matches!(store.load(), Ok(None)), "there is none yet");
+        let text = "kind: Upstream\nname: a\nnodes: [{address: 127.0.0.1:1}]\n";
+        let loaded = schemas::load(vec![Input::new("a.yaml", text.as_bytes().to_vec())], &Options::default());
+        let documents: Vec<_> = loaded.documents.into_iter().map(Arc::new).collect();
+        store.save(&documents).unwrap();
+        assert_eq!(store.load().unwrap().map(|it| it.len()), Some(1));
+        let whole = fs::read(&store.file).unwrap();
+        fs::write(&store.file, &whole[..whole.len() - 3]).unwrap();
+        let why = store.load().err().unwrap();
+        assert!(why.contains("last-good-routes.binpb is damaged"), "{why}");
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -6,7 +6,8 @@ use super::{
     build::{self, Conflict, Entry},
     host,
     path::{self, BadPath},
-    trie::{ANY, GET, HEAD, Leaf, OPTIONS, Piece, Rule, Trie, Walk},
+    pattern::STANDARD,
+    trie::{ANY, CONNECT, GET, HEAD, Leaf, OPTIONS, Piece, Rule, TRACE, Trie, Walk},
 };
 
 /// All patterns of a snapshot, and what each of them leads to.
@@ -118,7 +119,9 @@ impl<'t, T, F: FnMut(&T, &[(u32, u32)]) -> bool> Search<'t, '_, T, F> {
             wanted = GET;
             head_as_get = true;
         }
-        match self.first(wanted, ANY) {
+        // TRACE shows a request as the backend got it, added secrets too (RFC 9110 §9.3.8), so only a pattern that names it gets it.
+        let other = if wanted == TRACE { TRACE } else { ANY };
+        match self.first(wanted, other) {
             Some(rule) => {
                 let value = &self.table.values[rule.value as usize];
                 Found::Route { value, head_as_get: head_as_get && rule.method == GET, preflight }
@@ -164,13 +167,19 @@ impl<'t, T, F: FnMut(&T, &[(u32, u32)]) -> bool> Search<'t, '_, T, F> {
         let mut allowed: Vec<u16> = Vec::new();
         let mut visit = |leaf: Leaf, captures: &[(u32, u32)]| {
             for rule in trie.rules(leaf) {
-                if rule.method != ANY && !allowed.contains(&rule.method) && passes(table, rule, captures, accept) {
+                if !allowed.contains(&rule.method) && passes(table, rule, captures, accept) {
                     allowed.push(rule.method);
                 }
             }
             false
         };
         trie.trees(*host, |tree| trie.walk(tree, walk, captures, &mut visit));
+        // Reached with a pattern of any method only by TRACE, which such a pattern does not mean.
+        if allowed.contains(&ANY) {
+            allowed.retain(|it| *it != ANY);
+            let usual = (0..STANDARD.len() as u16).filter(|it| ![TRACE, CONNECT].contains(it));
+            allowed.extend(usual.filter(|it| !allowed.contains(it)).collect::<Vec<_>>());
+        }
         if allowed.contains(&GET) && !allowed.contains(&HEAD) {
             allowed.push(HEAD);
         }

@@ -74,6 +74,8 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) const GET: u16 = 0;
 pub(super) const HEAD: u16 = 1;
 pub(super) const OPTIONS: u16 = 6;
+pub(super) const TRACE: u16 = 7;
+pub(super) const CONNECT: u16 = 8;
 /// A pattern without methods.
 pub(super) const ANY: u16 = u16::MAX;
 /// A request's method that no pattern names.

@@ -7,12 +7,14 @@ pub const HIDDEN: &str = "***";
 /// Names whose values are never shown, unless the settings name others.
 ///
 /// Case, `-` and `_` do not count; a `*` in front stands for any beginning.
-pub const DEFAULT_NAMES: [&str; 26] = [
+pub const DEFAULT_NAMES: [&str; 28] = [
     "*token",
     "*secret",
     "*password",
     "*passwd",
     "pwd",
+    "pass",
+    "pin",
     "*signature",
     "sig",
     "sign",
