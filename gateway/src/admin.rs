@@ -1,4 +1,6 @@
 //! The admin listener and the status listener: whether the gateway lives, whether it is ready, and its figures. Reads only.
+pub mod openapi;
+
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{
@@ -11,6 +13,7 @@ use contract::{Body, Problem};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
+use self::openapi::Publisher;
 use crate::{
     http1::{Handler, Incoming, Sent},
     reload::Status,
@@ -28,6 +31,8 @@ pub struct Office {
     pub tokens: Vec<Hidden>,
     pub node: Box<str>,
     pub version: &'static str,
+    /// The OpenAPI document of what is served; none where nothing is.
+    pub openapi: Option<Publisher>,
 }
 
 /// Which of the two listeners a connection came to.
@@ -74,7 +79,22 @@ impl Clerk {
                 it.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
                 it
             }
-            _ => text(StatusCode::NOT_FOUND, "there is /live, /ready, /ready?verbose and /metrics\n"),
+            "/openapi.json" | "/openapi.yaml" if self.door == Door::Admin => self.openapi(path.ends_with("yaml"), head.uri.query()),
+            _ if self.door == Door::Status => text(StatusCode::NOT_FOUND, "there is /live, /ready, /ready?verbose and /metrics\n"),
+            _ => text(StatusCode::NOT_FOUND, "there is /live, /ready, /ready?verbose, /metrics, /openapi.json and /openapi.yaml\n"),
+        }
+    }
+
+    fn openapi(&self, yaml: bool, query: Option<&str>) -> Response<Body> {
+        let Some(publisher) = &self.office.openapi else { return text(StatusCode::NOT_FOUND, "nothing is served yet\n") };
+        match publisher.text(query.unwrap_or(""), yaml) {
+            Ok(document) => {
+                let mut it = Response::new(Body::from(document));
+                let kind = if yaml { "application/yaml" } else { "application/json; charset=utf-8" };
+                it.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+                it
+            }
+            Err(why) => text(StatusCode::BAD_REQUEST, why),
         }
     }
 
@@ -155,8 +175,8 @@ fn is_this_machine(host: &str) -> bool {
         || name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
 }
 
-fn text(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut it = Response::new(Body::from(text));
+fn text(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
+    let mut it = Response::new(text.into());
     *it.status_mut() = status;
     it.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     it.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -190,6 +210,7 @@ mod tests {
             tokens: tokens.iter().map(|it| Hidden::new(it.as_bytes())).collect(),
             node: "n1".into(),
             version: "0",
+            openapi: None,
         };
         Clerk { office: Arc::new(office), door, peer: ([127, 0, 0, 1], 1).into() }
     }

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::BytesMut;
 use contract::{catalog::Entry, exchange::NodeInfo};
 use schemas::Fault;
@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    admin::{Clerk, Door, Office},
+    admin::{Clerk, Door, Office, openapi::Publisher},
     compile::{Egress, Snapshot, StateKeeper, Workshop},
     http1::{self, Counters, Drain},
     listen::{self, Desk, Gate},
@@ -136,16 +136,19 @@ impl App {
         let first = dir::read_once(&folder).map_err(other("the definitions cannot be read"))?;
 
         let served = Arc::new(ArcSwap::from(nothing(&shop)));
+        let current = Arc::new(ArcSwapOption::<Snapshot>::empty());
         let (old, gone) = mpsc::unbounded_channel();
         let swap = {
-            let served = served.clone();
+            let (served, current) = (served.clone(), current.clone());
             move |it: &Arc<Snapshot>| {
+                current.store(Some(it.clone()));
                 // The former table is freed in the background, never by a worker that happens to hold it last.
                 let _ = old.send(served.swap(it.served.clone()));
             }
         };
         background.spawn(free(gone, workers.all().to_vec()));
         let last_good = LastGood::new(&loaded.folder, &settings.definitions.dir);
+        let openapi = Some(Publisher::new(shop.clone(), current, addresses.first().copied()));
         let mut reloader = Reloader::new(shop, folder.clone(), Some(last_good), swap);
         let office = Arc::new(Office {
             metrics: metrics.clone(),
@@ -154,6 +157,7 @@ impl App {
             tokens: tokens(&loaded)?,
             node: loaded.node_id().into(),
             version: env!("CARGO_PKG_VERSION"),
+            openapi,
         });
         reloader.first(first).map_err(StartError::Definitions)?;
 

@@ -7,6 +7,7 @@ mod explain;
 mod files;
 mod fmt;
 mod line;
+mod openapi;
 mod progress;
 mod routes;
 mod run;
@@ -49,7 +50,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, plugins: &'static [En
         Word::Convert(it) => convert::convert(&it, &terminal),
         Word::Schema(it) => schema::schema(&it, &given, &terminal),
         Word::Test(_) => not_built("test", "the tests inside definitions", &terminal),
-        Word::Openapi(_) => not_built("openapi", "the OpenAPI document", &terminal),
+        Word::Openapi(it) => openapi::openapi(&it, &given, &terminal),
     };
     ended.unwrap_or_else(|it| it).into()
 }

@@ -5,6 +5,7 @@ pub mod egress;
 mod judge;
 mod kept;
 mod prints;
+pub mod published;
 pub mod rings;
 mod secrets;
 mod states;

@@ -9,6 +9,7 @@ pub mod compile;
 pub mod digest;
 pub mod http1;
 pub mod listen;
+pub mod openapi;
 pub mod params;
 pub mod proxy;
 pub mod registry;

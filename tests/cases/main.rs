@@ -10,6 +10,7 @@ mod harness;
 mod lifecycle;
 mod not_built;
 mod onion;
+mod openapi;
 mod params;
 mod reload;
 mod respond;

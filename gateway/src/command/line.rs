@@ -53,8 +53,7 @@ pub enum Word {
     Schema(Schema),
     /// Run the tests inside definitions (not built yet)
     Test(NotBuilt),
-    /// Print the OpenAPI document (not built yet)
-    Openapi(NotBuilt),
+    Openapi(Openapi),
 }
 
 /// Serve: start the gateway and follow changes of its definitions
@@ -317,6 +316,52 @@ pub struct Schema {
     /// The schema of allium.yaml in place of the one of definitions
     #[arg(long)]
     pub settings: bool,
+}
+
+/// Print the OpenAPI 3.1 document of the published APIs
+///
+/// Drafts and retired APIs are left out. What a document has no place for, such as a second API under the same path for another
+/// host, is told on standard error.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  allium openapi > openapi.json
+  allium openapi --format yaml --server https://api.example.com
+  allium openapi --audience partner   only APIs whose `info.tags` hold `partner`
+  allium openapi --host api.example.com
+
+Exit codes:
+  0  it is printed
+  1  the definitions have faults
+  3  a file or folder cannot be read, or the document cannot be written")]
+pub struct Openapi {
+    /// A folder or file of definitions in place of the settings' own
+    pub path: Option<PathBuf>,
+    /// Only APIs whose `info.tags` hold this word
+    #[arg(long, value_name = "TAG")]
+    pub audience: Option<String>,
+    /// Only APIs that this host reaches
+    #[arg(long)]
+    pub host: Option<String>,
+    /// Where clients reach the gateway [default: the first listener]
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// The document's title
+    #[arg(long, default_value = "APIs")]
+    pub title: String,
+    /// The document's version
+    #[arg(long, value_name = "VERSION", default_value = "1")]
+    pub document_version: String,
+    /// How it is written
+    #[arg(long, value_enum, default_value_t = Notation::Json)]
+    pub format: Notation,
+}
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Notation {
+    Json,
+    Yaml,
 }
 
 /// Known, but not built into this version

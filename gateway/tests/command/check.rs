@@ -192,7 +192,7 @@ fn a_command_line_that_makes_no_sense_ends_with_2_and_what_is_not_built_with_4()
     {
         bench.check(arguments, 2);
     }
-    for arguments in [&["test"][..], &["test", "routes", "--verbose"], &["openapi"]] {
+    for arguments in [&["test"][..], &["test", "routes", "--verbose"]] {
         assert!(bench.check(arguments, 4).err.contains("known, but not built"));
     }
 }

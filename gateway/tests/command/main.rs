@@ -4,6 +4,7 @@ mod check;
 mod convert;
 mod explain;
 mod help;
+mod openapi;
 mod routes;
 mod schema;
 mod streams;
