@@ -15,22 +15,16 @@ use crate::{
     upstream::{Host, Upstream},
 };
 
+/// Where the call of an Api is written.
+const PROXY: &str = "/proxy";
+
 /// Compiles `proxy`; `None` after faults.
 pub fn action(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, names: &Names<'_>) -> Option<Action> {
     use v1::call::Target;
-    for (given, pointer, what) in [
-        (it.retry.is_some(), "/proxy/retry", "retry"),
-        (!it.outcomes.is_empty(), "/proxy/outcomes", "outcomes"),
-        (it.before.is_some(), "/proxy/before", "a script before a call"),
-        (it.after.is_some(), "/proxy/after", "a script after a call"),
-    ] {
-        if given {
-            told.not_built(pointer, what);
-        }
-    }
+    beside(told, PROXY, it);
     match it.target.as_ref()? {
-        Target::Http(http) => call(world, told, it, http, names).map(|it| Action::Call(Box::new(it))),
-        Target::Respond(it) => respond(told, it, names).map(|it| Action::Respond(Box::new(it))),
+        Target::Http(http) => call(world, told, PROXY, it, http, names).map(|it| Action::Call(Box::new(it))),
+        Target::Respond(it) => respond(told, PROXY, it, names).map(|it| Action::Respond(Box::new(it))),
         Target::Redirect(it) => redirect(told, it, names).map(|it| Action::Redirect(Box::new(it))),
         other => {
             let name = match other {
@@ -46,21 +40,37 @@ pub fn action(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, names: &Name
     }
 }
 
-fn call(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, http: &v1::Http, names: &Names<'_>) -> Option<Call> {
-    let (upstream, prefix, standard_host) = find(world, told, &http.upstream)?;
+/// What may stand beside a call and is not built.
+fn beside(told: &Told<'_>, place: &str, it: &v1::Call) {
+    for (given, key, what) in [
+        (it.retry.is_some(), "retry", "retry"),
+        (!it.outcomes.is_empty(), "outcomes", "outcomes"),
+        (it.before.is_some(), "before", "a script before a call"),
+        (it.after.is_some(), "after", "a script after a call"),
+    ] {
+        if given {
+            told.not_built(&format!("{place}/{key}"), what);
+        }
+    }
+}
+
+/// One HTTP call, written at `place`: `/proxy`, or the place of a pipeline's task.
+fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, http: &v1::Http, names: &Names<'_>) -> Option<Call> {
+    let at = |it: &str| format!("{place}{it}");
+    let (upstream, prefix, standard_host) = find(world, told, &at("/http/upstream"), &http.upstream)?;
     let method = match http.method.as_deref().map(|it| Method::from_bytes(it.as_bytes())) {
         None => None,
         Some(Ok(it)) => Some(it),
         Some(Err(_)) => {
-            told.error("/proxy/http/method", "bad-method", "this is no method");
+            told.error(&at("/http/method"), "bad-method", "this is no method");
             None
         }
     };
     let path = http.path.as_deref().and_then(|text| {
         if !text.starts_with('/') && !text.starts_with("${request.path}") {
-            told.error_help("/proxy/http/path", "bad-path", "a path begins with a slash", format!("/{text}"));
+            told.error_help(&at("/http/path"), "bad-path", "a path begins with a slash", format!("/{text}"));
         }
-        told.template("/proxy/http/path", text, names, Context::Path)
+        told.template(&at("/http/path"), text, names, Context::Path)
     });
     let host = match http.host.as_deref() {
         None => standard_host,
@@ -70,7 +80,7 @@ fn call(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, http: &v1::Http, n
             Some(it) => Host::Text(it),
             None => {
                 told.error_help(
-                    "/proxy/http/host",
+                    &at("/http/host"),
                     "bad-host",
                     format!("'{text}' is no host"),
                     "`received`, `node`, or a host such as api.example.com",
@@ -79,38 +89,37 @@ fn call(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, http: &v1::Http, n
             }
         },
     };
-    for (at, it) in http.upgrades.iter().enumerate() {
+    for (number, it) in http.upgrades.iter().enumerate() {
         if it.eq_ignore_ascii_case("h2c") {
             told.error(
-                &format!("/proxy/http/upgrades/{at}"),
+                &format!("{place}/http/upgrades/{number}"),
                 "bad-upgrade",
                 "h2c would carry requests past every ring, so it is never passed on",
             );
         }
     }
-    let timeout = told.duration("/proxy/timeout", it.timeout.as_deref());
+    let timeout = told.duration(&at("/timeout"), it.timeout.as_deref());
     if timeout.is_some_and(|it| it.is_zero()) {
-        told.error("/proxy/timeout", "bad-unit", "no time at all is not enough for any call");
+        told.error(&at("/timeout"), "bad-unit", "no time at all is not enough for any call");
     }
-    let send = it.send.as_ref().and_then(|it| send(told, it, names)).map(Box::new);
+    let send = it.send.as_ref().and_then(|it| send(told, &at("/send"), it, names)).map(Box::new);
     let upgrades = http.upgrades.iter().map(|it| it.to_ascii_lowercase().into()).collect();
     (!told.has_errors()).then_some(Call { upstream, method, prefix, path, host, timeout, upgrades, send })
 }
 
 /// The upstream of a name or a URL, the path that a URL puts in front, and whose `Host` is sent.
-fn find(world: &Compiler<'_>, told: &Told<'_>, text: &str) -> Option<(Arc<Upstream>, Box<str>, Host)> {
-    const AT: &str = "/proxy/http/upstream";
+fn find(world: &Compiler<'_>, told: &Told<'_>, at: &str, text: &str) -> Option<(Arc<Upstream>, Box<str>, Host)> {
     if !text.contains("://") {
         told.used(text);
         return match world.upstreams.get(text) {
             Some(Some(it)) => Some((it.clone(), "".into(), Host::Received)),
             // It has faults of its own, which are told there.
             Some(None) => {
-                told.error(AT, "broken-reference", format!("the Upstream '{text}' has faults of its own"));
+                told.error(at, "broken-reference", format!("the Upstream '{text}' has faults of its own"));
                 None
             }
             None => {
-                upstreams::unknown(told, AT, text, world.upstreams.keys().map(AsRef::as_ref));
+                upstreams::unknown(told, at, text, world.upstreams.keys().map(AsRef::as_ref));
                 None
             }
         };
@@ -118,23 +127,23 @@ fn find(world: &Compiler<'_>, told: &Told<'_>, text: &str) -> Option<(Arc<Upstre
     let uri: Uri = match text.parse() {
         Ok(it) => it,
         Err(_) => {
-            told.error_help(AT, "bad-url", "this is no URL", "write it like http://orders.internal:8080/base");
+            told.error_help(at, "bad-url", "this is no URL", "write it like http://orders.internal:8080/base");
             return None;
         }
     };
     match uri.scheme_str() {
         Some("http") => (),
         Some("https") => {
-            told.not_built(AT, "TLS to backends");
+            told.not_built(at, "TLS to backends");
             return None;
         }
         other => {
-            told.error(AT, "bad-url", format!("'{}' is not spoken here; a URL begins with http:// or https://", other.unwrap_or("")));
+            told.error(at, "bad-url", format!("'{}' is not spoken here; a URL begins with http:// or https://", other.unwrap_or("")));
             return None;
         }
     }
     if uri.query().is_some() {
-        told.error_help(AT, "bad-url", "the URL of an upstream has no query", "put it into `send.query`");
+        told.error_help(at, "bad-url", "the URL of an upstream has no query", "put it into `send.query`");
         return None;
     }
     let written = uri.authority()?;
@@ -142,40 +151,40 @@ fn find(world: &Compiler<'_>, told: &Told<'_>, text: &str) -> Option<(Arc<Upstre
     let authority = match upstreams::authority(&with_port) {
         Ok(it) => it,
         Err(why) => {
-            told.error(AT, "bad-url", why);
+            told.error(at, "bad-url", why);
             return None;
         }
     };
     if let Ok(address) = with_port.parse()
         && let Err(why) = world.egress.allows(&address)
     {
-        told.error_help(AT, "refused-address", why, "if that is meant, name it under `egress.allow` in the settings");
+        told.error_help(at, "refused-address", why, "if that is meant, name it under `egress.allow` in the settings");
         return None;
     }
     let host = HeaderValue::from_str(written.as_str()).map_or(Host::Node, Host::Text);
     let prefix = uri.path().trim_end_matches('/');
     if contract::expression::has_dot_segment(prefix.as_bytes()) {
-        told.error(AT, "bad-url", "the path has a dot segment");
+        told.error(at, "bad-url", "the path has a dot segment");
         return None;
     }
     told.used_url(&authority);
     Some((world.url_upstream(&authority), prefix.into(), host))
 }
 
-fn send(told: &Told<'_>, it: &v1::Send, names: &Names<'_>) -> Option<Send> {
+fn send(told: &Told<'_>, place: &str, it: &v1::Send, names: &Names<'_>) -> Option<Send> {
     if !it.inherit.is_empty() {
         told.error(
-            "/proxy/send/inherit",
+            &format!("{place}/inherit"),
             "no-meaning",
             "`inherit` has a meaning only in a pipeline; a single call sends the request as received",
         );
     }
     if it.body.is_some() && !it.form.is_empty() {
-        told.error("/proxy/send/form", "two-bodies", "`body` and `form` cannot both be the body");
+        told.error(&format!("{place}/form"), "two-bodies", "`body` and `form` cannot both be the body");
     }
     let list = |key: &str, list: &[v1::NamedValue], context: Context| -> Vec<(String, Source)> {
         let one = |it: &v1::NamedValue| {
-            let pointer = format!("/proxy/send/{key}/{}", escape(&it.name));
+            let pointer = format!("{place}/{key}/{}", escape(&it.name));
             Some((it.name.clone(), source(told, &pointer, it.value.as_ref()?, names, context)?))
         };
         list.iter().filter_map(one).collect()
@@ -183,18 +192,18 @@ fn send(told: &Told<'_>, it: &v1::Send, names: &Names<'_>) -> Option<Send> {
     let headers = list("headers", &it.headers, Context::Header);
     let headers = headers
         .into_iter()
-        .filter_map(|(name, it)| Some((told.header(&format!("/proxy/send/headers/{}", escape(&name)), &name)?, it)))
+        .filter_map(|(name, it)| Some((told.header(&format!("{place}/headers/{}", escape(&name)), &name)?, it)))
         .collect();
     let cookies = list("cookies", &it.cookies, Context::Cookie);
     for (name, _) in &cookies {
         if name.is_empty() || !name.bytes().all(|it| it.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&it)) {
-            told.error(&format!("/proxy/send/cookies/{}", escape(name)), "bad-cookie", format!("'{name}' is no cookie name"));
+            told.error(&format!("{place}/cookies/{}", escape(name)), "bad-cookie", format!("'{name}' is no cookie name"));
         }
     }
     let boxed = |it: Vec<(String, Source)>| it.into_iter().map(|(name, it)| (name.into_boxed_str(), it)).collect();
     let body = match &it.body {
         None => None,
-        Some(it) => Some(content(told, "/proxy/send/body", it, names)?),
+        Some(it) => Some(content(told, &format!("{place}/body"), it, names)?),
     };
     let form = if it.form.is_empty() { None } else { Some(boxed(list("form", &it.form, Context::Form))) };
     Some(Send { query: boxed(list("query", &it.query, Context::Query)), headers, cookies: boxed(cookies), form, body, only: it.only() })
@@ -246,13 +255,13 @@ fn content(told: &Told<'_>, pointer: &str, it: &v1::Body, names: &Names<'_>) -> 
     }
 }
 
-fn respond(told: &Told<'_>, it: &v1::Respond, names: &Names<'_>) -> Option<Respond> {
+fn respond(told: &Told<'_>, place: &str, it: &v1::Respond, names: &Names<'_>) -> Option<Respond> {
     let status = StatusCode::from_u16(it.status.unwrap_or(200) as u16).ok()?;
     let body = match &it.body {
-        Some(it) => content(told, "/proxy/respond/body", it, names)?,
+        Some(it) => content(told, &format!("{place}/respond/body"), it, names)?,
         None => Content::Empty,
     };
-    let headers = told.headers("/proxy/respond/headers", &it.headers, names).into();
+    let headers = told.headers(&format!("{place}/respond/headers"), &it.headers, names).into();
     Some(Respond { status, headers, body })
 }
 
