@@ -29,11 +29,14 @@ use crate::{
     compile::{Egress, Snapshot, StateKeeper, Workshop},
     http1::{self, Counters, Drain},
     listen::{self, Desk, Gate},
-    reload::{Reloader, last_good::LastGood},
+    reload::{Reloader, history::History, keep, last_good::LastGood},
     runtime::{self, Spawner, Workers},
     serve::{Shared, Worker},
     settings::{self, Loaded, listen::Accept, seen},
-    source::dir::{self, Dir},
+    source::{
+        change::Changes,
+        dir::{self, Dir},
+    },
     telemetry::{
         access_log::{AccessLog, AccessLogWriter, Options},
         log::{Level, Log, Style},
@@ -133,7 +136,9 @@ impl App {
             root: loaded.folder.clone(),
         });
         let folder = loaded.path(&settings.definitions.dir);
-        let first = dir::read_once(&folder).map_err(other("the definitions cannot be read"))?;
+        let keep = keep(&loaded.folder, &settings.definitions.dir);
+        let changes = Changes::new(folder.clone(), keep.clone());
+        let first = dir::read_once(&folder, Some(changes.clone())).map_err(other("the definitions cannot be read"))?;
 
         let served = Arc::new(ArcSwap::from(nothing(&shop)));
         let current = Arc::new(ArcSwapOption::<Snapshot>::empty());
@@ -149,7 +154,8 @@ impl App {
         background.spawn(free(gone, workers.all().to_vec()));
         let last_good = LastGood::new(&loaded.folder, &settings.definitions.dir);
         let openapi = Some(Publisher::new(shop.clone(), current, addresses.first().copied()));
-        let mut reloader = Reloader::new(shop, folder.clone(), Some(last_good), swap);
+        let keeper = History::new(&keep).keeper(log.clone()).map_err(other("the thread of the history cannot be started"))?;
+        let mut reloader = Reloader::new(shop, folder.clone(), Some(last_good), swap).with_history(keeper);
         let office = Arc::new(Office {
             metrics: metrics.clone(),
             status: reloader.status(),
@@ -206,7 +212,7 @@ impl App {
         if let Some(at) = admin {
             log.info("admin", format_args!("http://{at}/ready?verbose tells how it goes, http://{at}/metrics in figures"), &[]);
         }
-        background.spawn(reloader.follow(Dir::new(folder)));
+        background.spawn(reloader.follow(Dir::new(folder, Some(changes))));
         background.spawn(tick(log.clone()));
         let drain = &settings.limits.drain;
         Ok(Self {

@@ -6,8 +6,10 @@ mod exit;
 mod explain;
 mod files;
 mod fmt;
+mod history;
 mod line;
 mod openapi;
+mod past;
 mod progress;
 mod routes;
 mod run;
@@ -46,7 +48,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, plugins: &'static [En
         Word::Explain(it) => explain::explain(&it, &given, &terminal),
         Word::Routes(it) => routes::routes(&it, &given, &terminal),
         Word::Fmt(it) => fmt::fmt(&it, &given, &terminal),
-        Word::Diff(it) => diff::diff(&it, &terminal),
+        Word::Diff(it) => diff::diff(&it, &given, &terminal),
+        Word::History(it) => history::history(&it, &given, &terminal),
+        Word::Rollback(it) => history::rollback(&it, &given, &terminal),
         Word::Convert(it) => convert::convert(&it, &terminal),
         Word::Schema(it) => schema::schema(&it, &given, &terminal),
         Word::Test(_) => not_built("test", "the tests inside definitions", &terminal),

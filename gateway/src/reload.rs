@@ -1,11 +1,12 @@
 //! Waits for definitions, compiles them aside, swaps them in, and tells how it went.
+pub mod history;
 pub mod last_good;
 
 use std::{
     collections::{HashMap, HashSet},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
@@ -13,7 +14,8 @@ use bytes::Bytes;
 use contract::source::{self, File, Source};
 use schemas::{Broken, Document, Fault, Id, Input, Kind};
 
-use self::last_good::LastGood;
+pub use self::last_good::keep;
+use self::{history::State, last_good::LastGood};
 use crate::{
     compile::{self, Snapshot, Workshop},
     telemetry::metrics::{Reload, Served as Figures},
@@ -58,6 +60,7 @@ pub struct Reloader {
     current: Option<Arc<Snapshot>>,
     status: Arc<Mutex<Status>>,
     last_good: Option<LastGood>,
+    history: Option<mpsc::Sender<State>>,
     swap: Box<Swap>,
 }
 
@@ -68,13 +71,31 @@ struct Taken {
     how: Reload,
     kept: HashSet<Id>,
     out: HashSet<Id>,
+    /// What the files held, for the history.
+    files: Vec<File>,
 }
 
 impl Reloader {
     /// `swap` makes a snapshot the one that is served.
     pub fn new(shop: Arc<Workshop>, folder: PathBuf, last_good: Option<LastGood>, swap: impl Fn(&Arc<Snapshot>) + Send + 'static) -> Self {
         let plugins = compile::plugin_schemas(shop.plugins);
-        Self { shop, plugins, folder, read: HashMap::new(), current: None, status: Arc::default(), last_good, swap: Box::new(swap) }
+        Self {
+            shop,
+            plugins,
+            folder,
+            read: HashMap::new(),
+            current: None,
+            status: Arc::default(),
+            last_good,
+            history: None,
+            swap: Box::new(swap),
+        }
+    }
+
+    /// Keeps every state that is served.
+    pub fn with_history(mut self, keeper: mpsc::Sender<State>) -> Self {
+        self.history = Some(keeper);
+        self
     }
 
     pub fn status(&self) -> Arc<Mutex<Status>> {
@@ -246,6 +267,10 @@ impl Reloader {
     fn take(&mut self, definitions: source::Snapshot) -> Taken {
         let source::Snapshot { revision, files, unreadable } = definitions;
         let revision = &*revision;
+        let copies: Vec<File> = match self.history.is_some() {
+            true => files.iter().map(|it| File { name: it.name.clone(), text: it.text.clone() }).collect(),
+            false => Vec::new(),
+        };
         let (mut documents, broken, mut faults) = self.read(files);
         for (name, why) in &unreadable {
             faults.push(Fault::of_file(self.folder.join(&**name).display().to_string(), "unreadable", &**why));
@@ -305,7 +330,7 @@ impl Reloader {
             if let Some(snapshot) = outcome.snapshot {
                 compile::sort(&mut faults);
                 let how = if refused { Reload::Partial } else { Reload::Ok };
-                return Taken { snapshot: Some(Arc::new(snapshot)), faults, how, kept, out };
+                return Taken { snapshot: Some(Arc::new(snapshot)), faults, how, kept, out, files: copies };
             }
             refused = true;
             if !self.step_back(&mut documents, &outcome.broken, &known, &mut kept, &mut out) {
@@ -313,7 +338,7 @@ impl Reloader {
             }
         }
         compile::sort(&mut faults);
-        Taken { snapshot: None, faults, how: Reload::Refused, kept, out }
+        Taken { snapshot: None, faults, how: Reload::Refused, kept, out, files: copies }
     }
 
     /// Puts the last good version in the place of each document that does not fit, or takes it out. False when that changes nothing.
@@ -351,7 +376,7 @@ impl Reloader {
     }
 
     fn finish(&mut self, revision: &str, taken: Taken, took: Duration) {
-        let Taken { snapshot, faults, how, kept, out } = taken;
+        let Taken { snapshot, faults, how, kept, out, files } = taken;
         let log = &self.shop.log;
         let errors = faults.iter().filter(|it| it.is_error()).count();
         for it in faults.iter().filter(|it| it.is_error()).take(20) {
@@ -405,6 +430,10 @@ impl Reloader {
         self.shop.metrics.sweep(Instant::now());
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) =
             Status { revision: revision.into(), faults: faults.into(), how: Some(word), documents, took };
+        if let (Some(keeper), true) = (&self.history, snapshot.is_some()) {
+            // Whoever keeps it ends with this gateway, never before.
+            let _ = keeper.send(State { revision: revision.into(), files, whole: how == Reload::Ok });
+        }
         if let (Some(store), Some(it), true) = (&self.last_good, &snapshot, how != Reload::Refused)
             && let Err(fault) = store.save(&it.documents)
         {

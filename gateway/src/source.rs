@@ -1,2 +1,3 @@
-//! Where definitions come from; one file a kind of source.
+//! Where definitions come from, and how they are changed there; one file a kind of source.
+pub mod change;
 pub mod dir;

@@ -5,4 +5,4 @@ pub mod metrics;
 pub mod redact;
 pub mod sink;
 
-mod text;
+pub mod text;

@@ -77,7 +77,7 @@ impl Aside {
     /// Reads and compiles everything below a folder.
     pub fn check(&self, folder: &Path, former: Option<&Snapshot>) -> (Outcome, Spent) {
         let begun = Instant::now();
-        let files = dir::read_once(folder).unwrap_or_else(|why| panic!("{why}"));
+        let files = dir::read_once(folder, None).unwrap_or_else(|why| panic!("{why}"));
         let inputs: Vec<Input> = files.files.into_iter().map(|it| Input::new(&*it.name, it.text.to_vec())).collect();
         let read = begun.elapsed();
         let (documents, load) = self.documents(inputs);

@@ -8,24 +8,39 @@ use super::{
     exit::Exit,
     files,
     line::{Diff, Format},
+    past::Past,
     terminal::{Paint, Terminal},
+    world::Given,
 };
 
-pub fn diff(it: &Diff, terminal: &Terminal) -> Result<Exit, Exit> {
+pub fn diff(it: &Diff, given: &Given, terminal: &Terminal) -> Result<Exit, Exit> {
     if files::is_dash(&it.old) && files::is_dash(&it.new) {
         terminal.error("only one side can be standard input");
         return Err(Exit::Usage);
     }
-    let (old, new) = (side(&it.old, terminal)?, side(&it.new, terminal)?);
-    let changes = schemas::diff(old.iter().map(|it| &it.message), new.iter().map(|it| &it.message));
-    terminal.print(match it.format {
-        Format::Text => changes.iter().map(|it| text(it, terminal.out)).collect(),
-        Format::Json => format!("{:#}\n", Value::from(changes.iter().map(value).collect::<Vec<_>>())),
-    })?;
+    let (old, new) = (side(&it.old, given, terminal)?, side(&it.new, given, terminal)?);
+    let changes = changes(&old, &new);
+    terminal.print(written(&changes, it.format, terminal))?;
     Ok(if changes.is_empty() { Exit::Well } else { Exit::Found })
 }
 
-fn side(path: &Path, terminal: &Terminal) -> Result<Vec<Document>, Exit> {
+/// What differs between two sets of definitions.
+pub fn changes(old: &[Document], new: &[Document]) -> Vec<Change> {
+    schemas::diff(old.iter().map(|it| &it.message), new.iter().map(|it| &it.message))
+}
+
+/// Differences as they are printed.
+pub fn written(changes: &[Change], format: Format, terminal: &Terminal) -> String {
+    match format {
+        Format::Text => changes.iter().map(|it| text(it, terminal.out)).collect(),
+        Format::Json => format!("{:#}\n", Value::from(changes.iter().map(value).collect::<Vec<_>>())),
+    }
+}
+
+fn side(path: &Path, given: &Given, terminal: &Terminal) -> Result<Vec<Document>, Exit> {
+    if let Some(state) = path.to_str().and_then(|it| it.strip_prefix('@')) {
+        return Past::of(given, terminal)?.documents(state, terminal);
+    }
     let inputs = match files::is_dash(path) {
         true => vec![Input::new("stdin.yaml", files::stdin(terminal)?)],
         false => files::inputs(path, terminal)?,

@@ -49,6 +49,8 @@ pub enum Word {
     Routes(Routes),
     Fmt(Fmt),
     Diff(Diff),
+    History(History),
+    Rollback(Rollback),
     Convert(Convert),
     Schema(Schema),
     /// Run the tests inside definitions (not built yet)
@@ -238,21 +240,75 @@ Examples:
   allium diff old.yaml new.binpb
   git show HEAD:routes/a.yaml | allium diff - routes/a.yaml
   allium diff routes routes.new --format json
+  allium diff @12 routes              since state 12 of `allium history`
+  allium diff @11 @12
 
 Exit codes:
   0  they mean the same
   1  they differ
   3  one of them cannot be read, or has faults")]
 pub struct Diff {
-    /// A folder or file; - for YAML from standard input
+    /// A folder or file; @NUMBER or @REVISION for a state of the history; - for YAML from standard input
     #[arg(value_name = "A")]
     pub old: PathBuf,
-    /// Another folder or file
+    /// Another of these
     #[arg(value_name = "B")]
     pub new: PathBuf,
     /// How differences are written
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+}
+
+/// Show which states of the definitions were served, who changed them, when and why
+///
+/// A running gateway keeps the last hundred states below `.allium`, beside its settings: the files of definitions, not the scripts
+/// and schemas that they name.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  allium history
+  allium history 12                   what state 12 changed
+  allium history --format json
+
+Exit codes:
+  0  it is shown
+  1  there is no such state
+  3  the history cannot be read")]
+pub struct History {
+    /// A state: its number, or the beginning of its revision
+    pub state: Option<String>,
+    /// How many are shown
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+    /// How it is written
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Take the definitions back to a state that was served before
+///
+/// Writes the files of that state into the folder of definitions, all of them or none, and takes away those that were not there. A
+/// running gateway takes it over as it takes over every change. What the folder holds now is kept as a state too, so a rollback can
+/// be taken back.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  allium rollback 12 --why \"customers cannot log in\"
+  allium rollback 12 --dry-run        only show what would change
+
+Exit codes:
+  0  the folder holds that state now; with --dry-run: it could
+  1  there is no such state, or it has faults today
+  3  something cannot be read or written")]
+pub struct Rollback {
+    /// The state: its number, or the beginning of its revision
+    pub state: String,
+    /// The reason, for the history
+    #[arg(long, value_name = "TEXT")]
+    pub why: Option<String>,
+    /// Only show what would change
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Write definitions in another way: YAML, JSON or protobuf

@@ -8,7 +8,7 @@ use std::{
 };
 
 use contract::{catalog::Entry, env::Spawn, exchange::NodeInfo};
-use schemas::{Document, Fault, Id, yaml};
+use schemas::{Document, Fault, Id, Input, yaml};
 
 use super::{exit::Exit, progress::Progress, terminal::Terminal};
 use crate::{
@@ -111,6 +111,18 @@ impl Known {
         }
         inputs.sort_by(|a, b| a.name.cmp(&b.name));
         inputs.dedup_by(|a, b| a.name == b.name);
+        self.world_of(plugins, inputs, faults, without_secrets, &progress)
+    }
+
+    /// The same of texts that were read already, with the faults of reading them.
+    pub fn world_of(
+        &self,
+        plugins: &'static [Entry],
+        inputs: Vec<Input>,
+        mut faults: Vec<Fault>,
+        without_secrets: bool,
+        progress: &Progress,
+    ) -> World {
         let files: Vec<Arc<str>> = inputs.iter().map(|it| it.name.clone()).collect();
         progress.now(format!("checking {}", counted(files.len(), "file")));
         let shop = self.workshop(plugins, without_secrets);

@@ -7,6 +7,9 @@ use std::{
 
 use schemas::{Definition, Document, Input, Options, Written};
 
+/// The folder of the gateway's own files, beside `allium.yaml`.
+const OWN: &str = ".allium";
+
 /// One file, replaced as a whole.
 pub struct LastGood {
     file: PathBuf,
@@ -17,8 +20,7 @@ pub struct LastGood {
 impl LastGood {
     /// Below the folder of `allium.yaml`, by the name of the definitions' folder.
     pub fn new(folder: &Path, definitions: &Path) -> Self {
-        let name: String = definitions.to_string_lossy().chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect();
-        Self { file: folder.join(".allium").join(format!("last-good-{}.binpb", name.trim_matches('-'))), written: Mutex::default() }
+        Self { file: folder.join(OWN).join(format!("last-good-{}.binpb", name_of(definitions))), written: Mutex::default() }
     }
 
     /// Whether a document's file is this one.
@@ -59,6 +61,16 @@ impl LastGood {
         *written = Some(digest);
         Ok(())
     }
+}
+
+/// Where a gateway keeps what it knows of a folder of definitions: below the folder of `allium.yaml`, as last good is.
+pub fn keep(folder: &Path, definitions: &Path) -> PathBuf {
+    folder.join(OWN).join(name_of(definitions))
+}
+
+fn name_of(definitions: &Path) -> String {
+    let name: String = definitions.to_string_lossy().chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect();
+    name.trim_matches('-').to_owned()
 }
 
 fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {

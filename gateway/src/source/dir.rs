@@ -15,6 +15,8 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
+use super::change::Changes;
+
 /// What is kept of a file; one that is larger than definitions may be is told as such by whoever reads them.
 const LARGEST_FILE: u64 = schemas::MAX_FILE as u64 + 1;
 /// How often a folder that changes while it is read is read again before that is told.
@@ -48,13 +50,15 @@ struct Print {
 /// A folder of definitions, searched recursively.
 pub struct Dir {
     root: PathBuf,
+    /// Who else writes there; none where nobody of ours does.
+    changes: Option<Changes>,
     known: HashMap<Box<str>, (Print, Bytes)>,
     last: Option<u128>,
     /// A file that held something holds nothing since the last time.
     emptied: bool,
     /// The folder itself could not be read the last time: whoever heard that is told when it is back, changed or not.
     failed: bool,
-    changes: mpsc::Receiver<()>,
+    events: mpsc::Receiver<()>,
     /// `None` where the system would not watch: then it is only looked at.
     watcher: Option<RecommendedWatcher>,
     watched: Option<u64>,
@@ -63,8 +67,8 @@ pub struct Dir {
 }
 
 impl Dir {
-    pub fn new(root: PathBuf) -> Self {
-        let (tell, changes) = mpsc::channel(1);
+    pub fn new(root: PathBuf, changes: Option<Changes>) -> Self {
+        let (tell, events) = mpsc::channel(1);
         let own = root.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // Reading a file is no change, nor is what happens beside the folder: a log may be written there all the time.
@@ -77,11 +81,12 @@ impl Dir {
         });
         Self {
             root,
+            changes,
             known: HashMap::new(),
             last: None,
             emptied: false,
             failed: false,
-            changes,
+            events,
             watcher: watcher.ok(),
             watched: None,
             took: Duration::ZERO,
@@ -118,6 +123,8 @@ impl Dir {
 
     /// One look at everything; `None` if something that was listed was gone when it was read. `listed` is called between the two.
     fn look(&mut self, listed: &mut dyn FnMut()) -> io::Result<Option<Snapshot>> {
+        // What is being written is waited for: half of a change is no state either.
+        let _held = self.changes.as_ref().map(Changes::settle).transpose()?;
         let begun = Instant::now();
         let Found { files: found, mut unreadable, whole } = scan(&self.root)?;
         if !whole {
@@ -162,12 +169,12 @@ impl Source for Dir {
             let before = self.last;
             if before.is_some() {
                 // Whichever comes first: a change, or the time to look anyway.
-                if timeout(LOOK_EVERY.max(self.took * LOOK_SHARE), self.changes.recv()).await.is_ok() {
+                if timeout(LOOK_EVERY.max(self.took * LOOK_SHARE), self.events.recv()).await.is_ok() {
                     let latest = Instant::now() + PATIENCE;
                     loop {
                         tokio::select! {
                             biased;
-                            Some(()) = self.changes.recv() => if Instant::now() >= latest { break },
+                            Some(()) = self.events.recv() => if Instant::now() >= latest { break },
                             () = sleep_until((Instant::now() + QUIET).min(latest)) => break,
                         }
                     }
@@ -206,18 +213,19 @@ impl Source for Dir {
 }
 
 /// Reads a folder of definitions, or one file, once.
-pub fn read_once(path: &Path) -> io::Result<Snapshot> {
+pub fn read_once(path: &Path, changes: Option<Changes>) -> io::Result<Snapshot> {
     let at = |fault: io::Error| io::Error::new(fault.kind(), format!("{}: {fault}", path.display()));
     let meta = fs::metadata(path).map_err(at)?;
     if meta.is_dir() {
-        let changes = mpsc::channel(1).1;
+        let events = mpsc::channel(1).1;
         return Dir {
             root: path.into(),
+            changes,
             known: HashMap::new(),
             last: None,
             emptied: false,
             failed: false,
-            changes,
+            events,
             watcher: None,
             watched: None,
             took: Duration::ZERO,
@@ -336,7 +344,7 @@ mod tests {
     fn a_folder_that_goes_away_while_it_is_read_is_not_taken_for_an_empty_one() {
         let folder = Folder::new("going");
         folder.write("a.yaml", "1");
-        let mut dir = Dir::new(folder.0.clone());
+        let mut dir = Dir::new(folder.0.clone(), None);
         assert_eq!(told(&dir.read().unwrap()), "a.yaml=1");
         folder.write("a.yaml", "12");
         let away = folder.0.with_extension("away");
@@ -363,7 +371,7 @@ mod tests {
         folder.write("deep/a.json", "2");
         folder.write(".hidden.yaml", "x");
         folder.write("notes.txt", "x");
-        let mut dir = Dir::new(folder.0.clone());
+        let mut dir = Dir::new(folder.0.clone(), None);
         assert_eq!(next(&mut dir).await, "b.yaml=1 deep/a.json=2");
         // Written in place.
         folder.write("b.yaml", "3");
@@ -387,7 +395,7 @@ mod tests {
         folder.write("..two/a.yaml", "2");
         std::os::unix::fs::symlink("..one", folder.0.join("..data")).unwrap();
         std::os::unix::fs::symlink("..data/a.yaml", folder.0.join("a.yaml")).unwrap();
-        let mut dir = Dir::new(folder.0.clone());
+        let mut dir = Dir::new(folder.0.clone(), None);
         assert_eq!(next(&mut dir).await, "a.yaml=1");
         std::os::unix::fs::symlink("..two", folder.0.join("..data_tmp")).unwrap();
         fs::rename(folder.0.join("..data_tmp"), folder.0.join("..data")).unwrap();
@@ -398,7 +406,7 @@ mod tests {
     async fn a_folder_that_is_replaced_whole_is_seen() {
         let folder = Folder::new("replaced");
         folder.write("routes/a.yaml", "1");
-        let mut dir = Dir::new(folder.0.join("routes"));
+        let mut dir = Dir::new(folder.0.join("routes"), None);
         assert_eq!(next(&mut dir).await, "a.yaml=1");
         folder.write("routes.new/a.yaml", "2");
         fs::rename(folder.0.join("routes"), folder.0.join("routes.old")).unwrap();
@@ -413,7 +421,7 @@ mod tests {
         let folder = Folder::new("circle");
         folder.write("a.yaml", "1");
         std::os::unix::fs::symlink(".", folder.0.join("again")).unwrap();
-        assert_eq!(read_once(&folder.0).unwrap().files.len(), 1);
+        assert_eq!(read_once(&folder.0, None).unwrap().files.len(), 1);
     }
 
     #[tokio::test]
@@ -427,7 +435,7 @@ mod tests {
         }
         let _socket = std::os::unix::net::UnixListener::bind(folder.0.join("socket.yaml")).unwrap();
         fs::File::create(folder.0.join("large.yaml")).unwrap().set_len(1 << 30).unwrap();
-        let seen = read_once(&folder.0).unwrap();
+        let seen = read_once(&folder.0, None).unwrap();
         let sizes: Vec<_> = seen.files.iter().map(|it| (&*it.name, it.text.len())).collect();
         // Of the large one just what tells that it is too large.
         assert_eq!(sizes, [("a.yaml", 1), ("large.yaml", (16 << 20) + 1), ("upper.YAML", 1)]);
@@ -437,7 +445,7 @@ mod tests {
     async fn a_file_that_is_written_slowly_is_not_taken_for_empty() {
         let folder = Folder::new("slowly");
         folder.write("a.yaml", "1");
-        let mut dir = Dir::new(folder.0.clone());
+        let mut dir = Dir::new(folder.0.clone(), None);
         assert_eq!(next(&mut dir).await, "a.yaml=1");
         let path = folder.0.join("a.yaml");
         let writer = tokio::spawn(async move {
@@ -455,7 +463,7 @@ mod tests {
     async fn a_folder_that_comes_back_as_it_was_is_told() {
         let folder = Folder::new("back");
         folder.write("routes/a.yaml", "1");
-        let mut dir = Dir::new(folder.0.join("routes"));
+        let mut dir = Dir::new(folder.0.join("routes"), None);
         assert_eq!(next(&mut dir).await, "a.yaml=1");
         fs::rename(folder.0.join("routes"), folder.0.join("away")).unwrap();
         assert!(timeout(Duration::from_secs(10), dir.next()).await.expect("its absence is seen").is_err());

@@ -4,6 +4,7 @@ mod check;
 mod convert;
 mod explain;
 mod help;
+mod history;
 mod openapi;
 mod routes;
 mod schema;
