@@ -123,6 +123,7 @@ impl App {
             plugins,
             metrics: metrics.clone(),
             states: StateKeeper::default(),
+            apps: Default::default(),
             spawn: Arc::new(Spawner(background.handle().clone())),
             log: log.clone(),
             egress,
@@ -144,8 +145,10 @@ impl App {
         let current = Arc::new(ArcSwapOption::<Snapshot>::empty());
         let (old, gone) = mpsc::unbounded_channel();
         let swap = {
-            let (served, current) = (served.clone(), current.clone());
+            let (served, current, apps) = (served.clone(), current.clone(), shop.apps.clone());
             move |it: &Arc<Snapshot>| {
+                // Before the routes: none of them asks for an App that is not there yet.
+                apps.publish(&it.apps);
                 current.store(Some(it.clone()));
                 // The former table is freed in the background, never by a worker that happens to hold it last.
                 let _ = old.send(served.swap(it.served.clone()));

@@ -1,5 +1,7 @@
 //! Definitions become a route table; what did not change is kept.
 pub mod api;
+mod app_book;
+mod apps;
 mod calls;
 pub mod egress;
 mod judge;
@@ -19,11 +21,11 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use contract::catalog::Entry;
+use contract::{caller::Directory, catalog::Entry};
 use http::uri::Authority;
 use schemas::{Broken, Definition, Document, Fault, Id, Input, Kind};
 
-pub use self::{egress::Egress, kept::Kept, states::StateKeeper, world::Workshop};
+pub use self::{app_book::AppBook, egress::Egress, kept::Kept, states::StateKeeper, world::Workshop};
 use self::{
     told::Told,
     world::{Compiler, Former},
@@ -43,6 +45,8 @@ pub struct Snapshot {
     pub documents: Vec<Arc<Document>>,
     pub served: Arc<Served>,
     pub routes: HashMap<Id, Kept>,
+    /// Who may call.
+    pub apps: Arc<Directory>,
     upstreams: BTreeMap<Box<str>, Arc<Upstream>>,
     urls: HashMap<Authority, Arc<Upstream>>,
 }
@@ -133,7 +137,7 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     }
     let table = table(&documents, &routes, &mut faults, &mut bad);
     let unmatched = world.unmatched(&documents, &mut used, &mut faults, &mut bad);
-    world.check_plans(&documents, &mut faults, &mut bad);
+    let apps = Arc::new(apps::directory(&world, &documents, &mut faults, &mut bad));
     // What has faults does not say all that it uses.
     if !faults.iter().any(Fault::is_error) {
         unused(&documents, &used, &mut faults);
@@ -147,6 +151,7 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
         routes,
         upstreams: upstreams.into_iter().filter_map(|(name, it)| Some((name, it?))).collect(),
         urls: urls.into_inner().unwrap_or_else(PoisonError::into_inner),
+        apps,
         documents,
     });
     if snapshot.is_some() {
@@ -286,26 +291,6 @@ impl<'a> Compiler<'a> {
         }
         faults.extend(own);
         it
-    }
-
-    fn check_plans(&self, documents: &[Arc<Document>], faults: &mut Vec<Fault>, bad: &mut HashSet<Id>) {
-        let plans: HashSet<&str> = documents.iter().filter(|it| it.id.kind == Kind::Plan).map(|it| it.message.name()).collect();
-        for document in documents {
-            if let Definition::App(it) = &document.message
-                && let Some(plan) = it.plan.as_deref().filter(|it| !plans.contains(it))
-            {
-                bad.insert(document.id.clone());
-                if self.is_broken(Kind::Plan, plan) {
-                    faults.push(document.places.fault("/plan", "broken-reference", format!("the Plan '{plan}' has faults of its own")));
-                    continue;
-                }
-                let fault = document.places.fault("/plan", "unknown-reference", format!("there is no Plan named '{plan}'"));
-                faults.push(match schemas::nearest(plan, plans.iter().copied()) {
-                    Some(near) => fault.help(format!("did you mean '{near}'?")),
-                    None => fault,
-                });
-            }
-        }
     }
 }
 

@@ -1,13 +1,23 @@
 //! The rings that come with the gateway, one file each.
 //!
 //! Invariant: no ring imports another, nor the gateway.
+mod basic_auth;
 mod cors;
 mod fallback;
 mod headers;
 mod ip_acl;
+mod jwt;
+mod key_auth;
 
-use contract::catalog::{Entry, filter};
+use contract::catalog::{Entry, authenticator, filter};
 
 /// Every ring, by the order of its name. Adding one is its file, and its line here.
-pub const ALL: &[Entry] =
-    &[filter::<cors::Cors>(), filter::<fallback::Fallback>(), filter::<headers::Headers>(), filter::<ip_acl::IpAcl>()];
+pub const ALL: &[Entry] = &[
+    authenticator::<basic_auth::BasicAuth>(),
+    filter::<cors::Cors>(),
+    filter::<fallback::Fallback>(),
+    filter::<headers::Headers>(),
+    filter::<ip_acl::IpAcl>(),
+    authenticator::<jwt::Jwt>(),
+    authenticator::<key_auth::KeyAuth>(),
+];

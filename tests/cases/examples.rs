@@ -6,6 +6,12 @@ use tests::{
     wire::{Wire, request},
 };
 
+/// The secrets of examples lie beside them.
+const SECRETS: &str = "secrets: {files: routes}";
+
+/// What the example's identity provider has signed; it ends in 2100, and with the provider, whose key nobody has.
+const TOKEN: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6InJzYSJ9.eyJzdWIiOiJhZGEiLCJhdWQiOiJkZW1vIiwic2NvcGUiOiJyZWFkIiwiZXhwIjo0MTAyNDQ0ODAwfQ.wjLPS_uLrNrClacazpR8ve2hwWQt449esjZTllIoks2yI9g50MWKl5_LgCDa-Uj7yXjO-n7LX9NAKGCBoP-AfCtgNInEg3TQ7UpPDDoINoGukQllH2b0WpqB0q5aeQUPxBlHkmz7CNncohboLhx9AC7x6VcFIEQXrVqSahmZgsEhfJIk0IENhVbVP0X5wVPuH5uJ60WWPtjuutT_4fB3n1Qy2o3KrSqSfi3Fouy9WkGZnviISR4_eKi81dp39xmR3BISmOUjozIFQi9KMplKBO_ENfdumsg8J6ruQmE0SyfZnyb42laHiEPPeLl77MAD8SvISryL24UIEJwVr8CgGw";
+
 /// The folders of `routes/`, each a set that loads by itself.
 fn folders() -> Vec<std::path::PathBuf> {
     let routes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routes");
@@ -13,10 +19,12 @@ fn folders() -> Vec<std::path::PathBuf> {
     entries.filter(|it| it.is_dir()).collect()
 }
 
+/// Under the name that it has here: definitions name files relative to the folder of the settings.
 fn copy(from: &Path, setup: &tests::harness::Setup) {
+    let folder = from.file_name().expect("a folder").to_string_lossy();
     for entry in std::fs::read_dir(from).expect("a folder").flatten() {
         let text = std::fs::read_to_string(entry.path()).expect("a text file");
-        setup.folder().write(&format!("routes/{}", entry.file_name().to_string_lossy()), &text);
+        setup.folder().write(&format!("routes/{folder}/{}", entry.file_name().to_string_lossy()), &text);
     }
 }
 
@@ -25,7 +33,7 @@ async fn every_shipped_definition_loads_without_a_fault() {
     let folders = folders();
     assert!(!folders.is_empty());
     for folder in folders {
-        let setup = Gateway::with("kind: Plan\nname: test\nrate: 1/s\n");
+        let setup = Gateway::with("kind: Plan\nname: test\nrate: 1/s\n").settings(SECRETS);
         copy(&folder, &setup);
         let gateway = setup.start().await;
         let report = gateway.report().await;
@@ -35,10 +43,10 @@ async fn every_shipped_definition_loads_without_a_fault() {
 
 #[tokio::test]
 async fn the_demo_answers_what_the_readme_says() {
-    let setup = Gateway::with("kind: Plan\nname: test\nrate: 1/s\n");
+    let setup = Gateway::with("kind: Plan\nname: test\nrate: 1/s\n").settings(SECRETS);
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../routes/demo"), &setup);
     let demo = tests::demo::Backends::anywhere().await;
-    demo.rewrite(&setup.folder().join("routes")).await;
+    demo.rewrite(&setup.folder().join("routes/demo")).await;
     let gateway = setup.start().await;
     assert_eq!(gateway.get("/hello/Ada").await.is(200).text(), r#"{"hello":"Ada"}"#);
     let answer = gateway.get("/v2/customers/7?page=2").await.is(200);
@@ -62,4 +70,17 @@ async fn the_demo_answers_what_the_readme_says() {
     let mut wire = Wire::open(gateway.address).await;
     wire.send(request("GET /events", &[], "")).await;
     assert_eq!(wire.head().await.get("content-type"), Some("text/event-stream"));
+}
+
+#[tokio::test]
+async fn the_example_of_callers_knows_them() {
+    let setup = Gateway::with("kind: Plan\nname: test\nrate: 1/s\n").settings(SECRETS);
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../routes/callers"), &setup);
+    let gateway = setup.start().await;
+    gateway.get("/partner/orders").await.is(401);
+    assert_eq!(gateway.ask("GET /partner/orders", &["x-api-key: demo-key"], "").await.is(200).text(), r#"{"app":"partner","plan":"5/s"}"#);
+    gateway.ask("GET /partner/orders", &["authorization: Basic cGFydG5lcjpkZW1vLWtleQ=="], "").await.is(200);
+    let token = format!("authorization: Bearer {TOKEN}");
+    assert_eq!(gateway.ask("GET /session", &[&token], "").await.is(200).text(), r#"{"subject":"ada","scopes":["read"]}"#);
+    gateway.ask("GET /session", &[&token[..token.len() - 2]], "").await.is(401);
 }

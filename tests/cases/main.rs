@@ -1,6 +1,7 @@
 //! The gateway from outside: a case for each sentence of the manual.
 mod admin;
 mod answers;
+mod auth;
 mod bytes;
 mod examples;
 mod failures;

@@ -77,7 +77,6 @@ async fn plugins() {
     for name in [
         "any-auth",
         "app-signature",
-        "basic-auth",
         "cache",
         "canary",
         "compress",
@@ -88,8 +87,6 @@ async fn plugins() {
         "forward-auth",
         "idempotency",
         "jsonp",
-        "jwt",
-        "key-auth",
         "lua",
         "mirror",
         "pace",

@@ -59,6 +59,7 @@ impl Aside {
             plugins,
             metrics: Arc::new(GatewayMetrics::new(Default::default())),
             states: StateKeeper::default(),
+            apps: Default::default(),
             spawn: Arc::new(Idle),
             log: Log::nowhere(),
             egress: Egress::new(Default::default()),

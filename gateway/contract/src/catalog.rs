@@ -5,6 +5,7 @@ use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 
 use crate::{
+    caller::{Authenticated, Authenticator},
     env::Env,
     onion::{Filter, Plugin, RingKind},
 };
@@ -75,6 +76,17 @@ pub const fn plugin<P: Plugin + Configure>() -> Entry {
         notes: P::NOTES,
         schema: || schemars::schema_for!(P::Config),
         build: |config, env| Ok(RingKind::Plugin(Arc::new(P::configure(read(config)?, env)?))),
+    }
+}
+
+/// A plugin that says who is calling.
+pub const fn authenticator<A: Authenticator + Configure>() -> Entry {
+    Entry {
+        name: A::NAME,
+        about: A::ABOUT,
+        notes: A::NOTES,
+        schema: || schemars::schema_for!(A::Config),
+        build: |config, env| Ok(RingKind::Plugin(Arc::new(Authenticated(A::configure(read(config)?, env)?)))),
     }
 }
 

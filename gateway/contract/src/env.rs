@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use crate::{
     Outcome,
+    caller::Apps,
     catalog::Fault,
     expression::{CompileError, Context, Expression, JsonTemplate, Names, Reads, Template},
     meter::Meter,
@@ -27,6 +28,10 @@ pub struct Env<'a> {
     pub scope: StateKey,
     /// The ring stands inside of one that authenticates.
     pub authenticated: bool,
+    /// The rings of the same plugin that stand further out, by their `name` or number.
+    pub outside: &'a [Box<str>],
+    /// The Apps that may call.
+    pub apps: Arc<dyn Apps>,
     pub meter: &'a dyn Meter,
     pub clock: Arc<dyn Clock>,
     pub spawn: Arc<dyn Spawn>,
@@ -36,6 +41,8 @@ pub struct Env<'a> {
     pub caches: Option<Arc<dyn CacheIndex>>,
     pub scripts: Option<&'a dyn Scripts>,
     pub rings: Option<&'a dyn Rings>,
+    /// Reads a file that a definition names, relative to the folder of the settings and inside of it. The error is one sentence.
+    pub files: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
     /// Whether an upstream of this name is defined.
     pub knows_upstream: &'a dyn Fn(&str) -> bool,
     /// What this ring's expressions may see.
@@ -61,7 +68,12 @@ pub struct StateKey {
 impl Env<'_> {
     /// A `${…}` template at `pointer` of this ring's configuration.
     pub fn template(&self, pointer: &str, text: &str, context: Context) -> Result<Template, Vec<Fault>> {
-        let it = Template::compile(text, &self.names, context).map_err(|it| placed(pointer, it))?;
+        self.template_with(pointer, text, context, &self.names)
+    }
+
+    /// The same, for a ring whose own expressions see more than what stands outside of it.
+    pub fn template_with(&self, pointer: &str, text: &str, context: Context, names: &Names<'_>) -> Result<Template, Vec<Fault>> {
+        let it = Template::compile(text, names, context).map_err(|it| placed(pointer, it))?;
         self.reads.set(self.reads.get().and(it.reads()));
         Ok(it)
     }
@@ -76,7 +88,12 @@ impl Env<'_> {
 
     /// A bare condition at `pointer` of this ring's configuration.
     pub fn condition(&self, pointer: &str, text: &str) -> Result<Expression, Vec<Fault>> {
-        let it = Expression::condition(text, &self.names).map_err(|it| placed(pointer, it))?;
+        self.condition_with(pointer, text, &self.names)
+    }
+
+    /// The same, for a ring whose own expressions see more than what stands outside of it.
+    pub fn condition_with(&self, pointer: &str, text: &str, names: &Names<'_>) -> Result<Expression, Vec<Fault>> {
+        let it = Expression::condition(text, names).map_err(|it| placed(pointer, it))?;
         self.reads.set(self.reads.get().and(it.reads()));
         Ok(it)
     }

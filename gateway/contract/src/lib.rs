@@ -3,6 +3,7 @@
 //! Invariant: imports nothing of ours.
 //! Deliberately absent: anything that knows a wire protocol, a file or a thread.
 pub mod body;
+pub mod caller;
 pub mod catalog;
 pub mod discovery;
 pub mod env;

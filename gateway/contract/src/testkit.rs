@@ -11,6 +11,7 @@ use http::HeaderValue;
 
 use crate::{
     Body, Exchange, Outcome, Peer, RouteInfo, Scheme,
+    caller::Directory,
     catalog::{Entry, Fault},
     env::{Env, Spawn, StateKey, States, SystemClock},
     expression::{Names, Place},
@@ -88,7 +89,17 @@ impl Bench {
 
     /// The ring of `entry` with a good `config`, around this upstream.
     pub fn around(entry: &Entry, config: serde_json::Value, upstream: impl Fn(&mut Exchange) -> Outcome + Send + Sync + 'static) -> Self {
-        let (kind, reads_body) = build(entry, config).unwrap_or_else(|it| panic!("the config is good: {it:?}"));
+        Self::knowing(Directory::default(), entry, config, upstream)
+    }
+
+    /// The same, where these Apps may call.
+    pub fn knowing(
+        apps: Directory,
+        entry: &Entry,
+        config: serde_json::Value,
+        upstream: impl Fn(&mut Exchange) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        let (kind, reads_body) = build(apps, entry, config).unwrap_or_else(|it| panic!("the config is good: {it:?}"));
         let target = Arc::new(Answer(Box::new(upstream)));
         let ring = Ring { name: entry.name.into(), when: None, reads_body, kind };
         Self { chain: Chain::new(vec![ring], target.clone()), target, ip: Ipv4Addr::LOCALHOST.into() }
@@ -96,7 +107,7 @@ impl Bench {
 
     /// What is wrong with a `config` that the schema lets pass.
     pub fn faults(entry: &Entry, config: serde_json::Value) -> Vec<Fault> {
-        build(entry, config).err().unwrap_or_default()
+        build(Directory::default(), entry, config).err().unwrap_or_default()
     }
 
     /// The same ring, asked by a client at `ip`.
@@ -121,7 +132,7 @@ impl Bench {
     }
 }
 
-fn build(entry: &Entry, config: serde_json::Value) -> Result<(RingKind, bool), Vec<Fault>> {
+fn build(apps: Directory, entry: &Entry, config: serde_json::Value) -> Result<(RingKind, bool), Vec<Fault>> {
     struct NoStates;
     impl States for NoStates {
         fn get(&self, _: &StateKey, make: &mut dyn FnMut() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
@@ -140,6 +151,8 @@ fn build(entry: &Entry, config: serde_json::Value) -> Result<(RingKind, bool), V
     let env = Env {
         scope: StateKey { owner: "Api/test@v1".into(), plugin: entry.name.into(), name: "1".into(), config: 0 },
         authenticated: true,
+        outside: &["outer".into()],
+        apps: Arc::new(Arc::new(apps)),
         meter: &Nowhere,
         clock: Arc::new(SystemClock),
         spawn: Arc::new(Local),
@@ -149,6 +162,7 @@ fn build(entry: &Entry, config: serde_json::Value) -> Result<(RingKind, bool), V
         caches: None,
         scripts: None,
         rings: None,
+        files: &|it| std::fs::read(it).map_err(|why| format!("`{it}` cannot be read: {why}")),
         knows_upstream: &|_| true,
         names: Names::new(Place::Plugin),
         reads: Default::default(),

@@ -154,6 +154,7 @@ impl Known {
             plugins,
             metrics: Arc::new(GatewayMetrics::new(Default::default())),
             states: StateKeeper::default(),
+            apps: Default::default(),
             spawn: Arc::new(Idle),
             log: Log::nowhere(),
             egress,

@@ -26,7 +26,6 @@ pub const VALIDATE: &str = "validate";
 pub const NOT_BUILT: &[&str] = &[
     "any-auth",
     "app-signature",
-    "basic-auth",
     "cache",
     "canary",
     "compress",
@@ -37,8 +36,6 @@ pub const NOT_BUILT: &[&str] = &[
     "forward-auth",
     "idempotency",
     "jsonp",
-    "jwt",
-    "key-auth",
     "lua",
     "mirror",
     "pace",
@@ -188,6 +185,7 @@ pub fn build<'a>(
 ) -> (Vec<Ring>, bool) {
     let mut rings: Vec<Built> = Vec::new();
     let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let mut outside: HashMap<&str, Vec<Box<str>>> = HashMap::new();
     for it in written {
         let name = it.ring.name.as_str();
         if name == VALIDATE {
@@ -208,7 +206,8 @@ pub fn build<'a>(
         *number += 1;
         let authenticated = rings.iter().any(|it| it.notes.authenticates);
         let names = Names { place: Place::Plugin, authenticated, secrets: true, ..*names };
-        rings.extend(configure(world, told, owner, it, *number, &names));
+        let outside = outside.entry(name).or_default();
+        rings.extend(configure(world, told, owner, it, *number, outside, &names));
     }
     // A ring outside of validation that looks at parameters has them read at once.
     let early = rings.iter().take_while(|it| &*it.ring.name != VALIDATE).any(|it| it.reads.reads(Root::Params));
@@ -223,7 +222,16 @@ pub fn build<'a>(
     (rings.into_iter().map(|it| it.ring).collect(), early)
 }
 
-fn configure(world: &Compiler<'_>, told: &Told<'_>, owner: &str, it: &Written<'_>, number: usize, names: &Names<'_>) -> Option<Built> {
+/// `outside` are the names of the rings of the same plugin further out; this one's is added.
+fn configure(
+    world: &Compiler<'_>,
+    told: &Told<'_>,
+    owner: &str,
+    it: &Written<'_>,
+    number: usize,
+    outside: &mut Vec<Box<str>>,
+    names: &Names<'_>,
+) -> Option<Built> {
     let name = it.ring.name.as_str();
     // A ring that stands in a Preset is told there.
     let place = Told::new(it.document);
@@ -232,14 +240,12 @@ fn configure(world: &Compiler<'_>, told: &Told<'_>, owner: &str, it: &Written<'_
         it.ring.config.as_ref().and_then(|it| serde_json::from_str(&it.text).ok()).unwrap_or_else(|| serde_json::json!({}));
     let pointer = format!("{}/{name}", it.pointer);
     let digest = crate::digest::of([it.ring.config.as_ref().map_or("", |it| &it.text).as_bytes()].into_iter());
+    let own: Box<str> = config.get("name").and_then(|it| it.as_str()).map_or_else(|| number.to_string(), str::to_owned).into();
     let env = Env {
-        scope: StateKey {
-            owner: owner.into(),
-            plugin: name.into(),
-            name: config.get("name").and_then(|it| it.as_str()).map_or_else(|| number.to_string(), str::to_owned).into(),
-            config: digest,
-        },
+        scope: StateKey { owner: owner.into(), plugin: name.into(), name: own.clone(), config: digest },
         authenticated: names.authenticated,
+        outside,
+        apps: world.apps.clone(),
         meter: &world.metrics.registry,
         clock: Arc::new(SystemClock),
         spawn: world.spawn.clone(),
@@ -249,16 +255,20 @@ fn configure(world: &Compiler<'_>, told: &Told<'_>, owner: &str, it: &Written<'_
         caches: None,
         scripts: None,
         rings: None,
+        files: &|it| world.file(it),
         knows_upstream: &|it| world.upstreams.contains_key(it),
         names: *names,
         reads: Cell::default(),
         warnings: Default::default(),
     };
     let kind = (entry.build)(config, &env);
+    let read = env.reads.get();
     for warning in env.warnings.borrow().iter() {
         place.plugin(&pointer, warning, true);
     }
-    let mut reads = env.reads.get();
+    drop(env);
+    outside.push(own);
+    let mut reads = read;
     let when = it.ring.when.as_deref().and_then(|text| place.condition(&format!("{}/when", it.pointer), text, names));
     if let Some(it) = &when {
         reads = reads.and(it.reads());

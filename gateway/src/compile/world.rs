@@ -9,7 +9,7 @@ use http::uri::Authority;
 use schemas::{Broken, Definition, Document, Kind, v1};
 use tokio::runtime::Handle;
 
-use super::{egress::Egress, states::StateKeeper};
+use super::{app_book::AppBook, egress::Egress, states::StateKeeper};
 use crate::{
     settings::{
         limits::Limits,
@@ -30,6 +30,8 @@ pub struct Workshop {
     pub plugins: &'static [Entry],
     pub metrics: Arc<GatewayMetrics>,
     pub states: StateKeeper,
+    /// The Apps that may call, whichever snapshot is served.
+    pub apps: Arc<AppBook>,
     pub spawn: Arc<dyn Spawn>,
     pub log: Log,
     pub egress: Egress,
@@ -60,6 +62,7 @@ pub struct Compiler<'a> {
     pub plugins: &'static [Entry],
     pub metrics: &'a GatewayMetrics,
     pub states: &'a StateKeeper,
+    pub apps: &'a Arc<AppBook>,
     pub spawn: Arc<dyn Spawn>,
     pub log: &'a Log,
     pub egress: &'a Egress,
@@ -102,6 +105,7 @@ impl<'a> Compiler<'a> {
             plugins: shop.plugins,
             metrics: &shop.metrics,
             states: &shop.states,
+            apps: &shop.apps,
             spawn: shop.spawn.clone(),
             log: &shop.log,
             egress: &shop.egress,
@@ -160,6 +164,25 @@ impl<'a> Compiler<'a> {
         }
         let it = self.policy.resolve(&Secret::Env(name.to_owned()))?;
         String::from_utf8(it.reveal().to_vec()).map_err(|_| format!("`{name}` is not UTF-8"))
+    }
+
+    /// The content of a file that a definition names: relative to the folder of the settings, and inside of it after all links.
+    pub fn file(&self, name: &str) -> Result<Vec<u8>, String> {
+        const MOST: u64 = 16 << 20;
+        let failed = |it: std::io::Error| format!("`{name}` cannot be read: {it}");
+        let path = std::path::Path::new(name);
+        if path.is_absolute() || path.components().any(|it| it == std::path::Component::ParentDir) {
+            return Err(format!("`{name}` must be relative to the folder of the settings and stay in it"));
+        }
+        let path = self.root.join(path).canonicalize().map_err(failed)?;
+        if !path.starts_with(self.root.canonicalize().map_err(failed)?) {
+            return Err(format!("`{name}` lies outside of the folder of the settings"));
+        }
+        let about = std::fs::metadata(&path).map_err(failed)?;
+        if !about.is_file() || about.len() > MOST {
+            return Err(format!("`{name}` must be a file of at most 16MiB"));
+        }
+        std::fs::read(&path).map_err(failed)
     }
 
     /// A secret by its name: an environment variable that definitions may read.

@@ -313,9 +313,11 @@ pub fn headers() -> Value {
     })
 }
 
-/// Who may call: one scheme for each ring that says who is calling. All of them must be passed.
+/// Who may call: one scheme for each ring that says who is calling.
+/// The innermost that asks for a proof ends a row of `any of` with those `optional` ones outside of it that take its place.
 fn security(api: &Published<'_>, all: &mut Map<String, Value>, notes: &mut Vec<String>) -> Vec<Value> {
-    let mut needed = Map::new();
+    let mut any_of: Vec<Value> = Vec::new();
+    let mut needed = false;
     for ring in api.rings.iter().filter(|it| it.authenticates) {
         if ring.sometimes {
             notes.push(format!(
@@ -327,9 +329,16 @@ fn security(api: &Published<'_>, all: &mut Map<String, Value>, notes: &mut Vec<S
         }
         let (name, scheme) = scheme(ring);
         all.insert(name.clone(), scheme);
-        needed.insert(name, json!([]));
+        // What stands inside of one that asks is passed with its proof, and asks for none.
+        if !needed {
+            any_of.push(json!({name: []}));
+        }
+        needed |= ring.config.get("optional") != Some(&Value::Bool(true));
     }
-    if needed.is_empty() { Vec::new() } else { vec![Value::Object(needed)] }
+    if !any_of.is_empty() && !needed {
+        any_of.push(json!({}));
+    }
+    any_of
 }
 
 fn scheme(ring: &RingView) -> (String, Value) {
