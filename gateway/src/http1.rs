@@ -11,6 +11,7 @@ mod handler;
 mod head;
 mod inbound;
 mod limits;
+pub mod spare;
 mod timer;
 
 pub use connection::{Closed, serve};

@@ -4,6 +4,7 @@ pub mod message;
 
 use std::sync::Arc;
 
+use ::http::HeaderMap;
 use contract::{Body, discovery::Node, exchange::Early, local::Local};
 
 use self::{
@@ -17,17 +18,19 @@ pub enum Proxy {
 }
 
 impl Proxy {
-    /// Sends the request to the node. `early` hears of informational answers.
+    /// Sends the request to the node; `received` are the headers of a request that brings none of its own.
+    /// `early` hears of informational answers.
     pub async fn send(
         &self,
         local: &Local,
         node: &Arc<Node>,
         request: Request,
+        received: &HeaderMap,
         early: Option<&dyn Early>,
         time: Time,
     ) -> Result<::http::Response<Body>, Box<Failed>> {
         match self {
-            Self::Http(it) => it.send(local, node, request, early, time).await,
+            Self::Http(it) => it.send(local, node, request, received, early, time).await,
         }
     }
 }

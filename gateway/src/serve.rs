@@ -2,13 +2,7 @@
 pub mod arrive;
 pub mod ids;
 
-use std::{
-    cell::RefCell,
-    net::SocketAddr,
-    rc::Rc,
-    sync::Arc,
-    time::{Instant, SystemTime},
-};
+use std::{cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc, time::SystemTime};
 
 use arc_swap::ArcSwap;
 use contract::{Body, Exchange, Kind, Origin, Peer, Problem, RouteInfo, Scheme, exchange::End, exchange::Upgrade, local::Local};
@@ -93,7 +87,7 @@ impl Connection {
 
     /// The request as an exchange, before its route is known.
     fn exchange(&self, incoming: Incoming, info: Arc<RouteInfo>) -> (Exchange, Hop) {
-        let Incoming { mut head, body, upgrade, early, .. } = incoming;
+        let Incoming { mut head, body, upgrade, early, started } = incoming;
         let mut peer = self.peer.clone();
         let hop = self.forwarding.borrow_mut().arrive(&mut head.headers, &mut peer, &self.worker.shared.trusted);
         let id = ids::assign(&mut head.headers, self.worker.shared.keep_ids, &self.worker.random);
@@ -106,7 +100,7 @@ impl Connection {
             captures: Vec::new(),
             params: Vec::new(),
             peer,
-            deadline: Instant::now() + self.worker.shared.time,
+            deadline: started.into_std() + self.worker.shared.time,
             target: None,
             entered: 0,
             preflight: false,
@@ -261,7 +255,17 @@ impl Handler for Connection {
         }
     }
 
-    fn finished(&self, note: Note, sent: Sent) {
+    fn finished(&self, mut note: Note, sent: Sent) {
+        self.record(&note, sent);
+        if let Some(ex) = &mut note.exchange {
+            http1::spare::give(std::mem::take(&mut ex.head.headers));
+        }
+    }
+}
+
+impl Connection {
+    /// Counts an exchange that is over, tells its rings, and logs it.
+    fn record(&self, note: &Note, sent: Sent) {
         let completed = sent.outcome == http1::Outcome::Complete;
         // 499, as nginx writes it: the client left before there was an answer.
         let status = sent.status.unwrap_or(StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST));
@@ -271,16 +275,14 @@ impl Handler for Connection {
             _ => {
                 served = self.worker.shared.served.load();
                 served.unmatched.metrics.record(Finished { method: &Method::GET, status, taken: sent.took, received: 0, sent: sent.bytes });
-                return self.log_unread(&note, status, &sent);
+                return self.log_unread(note, status, &sent);
             }
         };
         route.metrics.record(Finished { method: &ex.head.method, status, taken: sent.took, received: note.received, sent: sent.bytes });
         route.chain.done(ex.entered, &End { exchange: ex, status, sent: sent.bytes, completed });
         let Some(access) = &self.worker.access else { return };
         let asked = ex.notes.get::<Asked>();
-        let address = asked.and_then(|it| it.node.as_ref());
-        let mut text = [0u8; 64];
-        let trace = ex.head.headers.get("traceparent").and_then(|it| it.as_bytes().get(3..35)).unwrap_or_default();
+        let trace = ex.head.headers.get(ids::TRACEPARENT).and_then(|it| it.as_bytes().get(3..35)).unwrap_or_default();
         access.write(&Entry {
             at: note.at.unwrap_or(SystemTime::UNIX_EPOCH),
             id: ex.id.as_bytes(),
@@ -298,7 +300,7 @@ impl Handler for Connection {
             api: &ex.route.name,
             version: &ex.route.version,
             upstream_name: asked.and_then(|it| it.upstream.as_ref()).map_or("", |it| &it.name),
-            node: address.map_or("", |it| write_address(&mut text, it.address)),
+            node: asked.and_then(|it| it.node.as_ref()).map(|it| it.address),
             calls: asked.map_or(0, |it| it.calls),
             bytes_in: note.received,
             bytes_out: sent.bytes,
@@ -307,9 +309,7 @@ impl Handler for Connection {
             completed,
         });
     }
-}
 
-impl Connection {
     /// A request that could not be read has no more to tell than who sent it.
     fn log_unread(&self, note: &Note, status: StatusCode, sent: &Sent) {
         let Some(access) = &self.worker.access else { return };
@@ -330,7 +330,7 @@ impl Connection {
             api: "",
             version: "",
             upstream_name: "",
-            node: "",
+            node: None,
             calls: 0,
             bytes_in: 0,
             bytes_out: sent.bytes,
@@ -339,13 +339,4 @@ impl Connection {
             completed: sent.outcome == http1::Outcome::Complete,
         });
     }
-}
-
-/// An address as text, without an allocation.
-fn write_address(text: &mut [u8; 64], at: SocketAddr) -> &str {
-    use std::io::Write;
-    let mut rest = &mut text[..];
-    let _ = write!(rest, "{at}");
-    let used = 64 - rest.len();
-    std::str::from_utf8(&text[..used]).unwrap_or("")
 }

@@ -119,16 +119,17 @@ impl Upstream {
         };
         let started = Instant::now();
         // Dropped in the middle when the client leaves: then the call counts as cancelled.
-        let mut measure = Measure { figures, started, outcome: CallOutcome::Cancelled };
-        let result = self.proxy.send(&ex.local, &node, request, ex.early.as_deref(), time).await;
+        let mut measure = Measure { figures, started, took: None, outcome: CallOutcome::Cancelled };
+        let result = self.proxy.send(&ex.local, &node, request, &ex.head.headers, ex.early.as_deref(), time).await;
         measure.outcome = match &result {
             Ok(it) => outcome_of(it.status()),
             Err(it) if it.error.is_none() => CallOutcome::Cancelled,
             Err(it) if it.sent => CallOutcome::Unknown,
             Err(_) => CallOutcome::Transient,
         };
-        drop(measure);
         let took = started.elapsed();
+        measure.took = Some(took);
+        drop(measure);
         match ex.notes.get_mut::<Asked>() {
             Some(it) => *it = Asked { upstream: Some(self.clone()), node: Some(node.clone()), calls: it.calls + 1, took: it.took + took },
             None => ex.notes.put(Asked { upstream: Some(self.clone()), node: Some(node.clone()), calls: 1, took }),
@@ -149,13 +150,15 @@ impl Drop for Upstream {
 struct Measure {
     figures: Option<NodeMetrics>,
     started: Instant,
+    /// None where nobody has looked at the clock yet.
+    took: Option<std::time::Duration>,
     outcome: CallOutcome,
 }
 
 impl Drop for Measure {
     fn drop(&mut self) {
         if let Some(it) = &self.figures {
-            it.record(self.outcome, self.started.elapsed());
+            it.record(self.outcome, self.took.unwrap_or_else(|| self.started.elapsed()));
         }
     }
 }

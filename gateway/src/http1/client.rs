@@ -41,7 +41,7 @@ pub struct Call<'a> {
     pub host: HeaderValue,
     /// Without those that belong to the client's connection. Host, framing and `Connection` are ignored here;
     /// `Upgrade` too, unless `upgrade` is given.
-    pub headers: HeaderMap,
+    pub headers: &'a HeaderMap,
     pub body: Body,
     /// What the client sends after its head, if it asks for another protocol; read after the backend's 101 only.
     pub upgrade: Option<BoxBody>,
@@ -150,7 +150,7 @@ pub async fn send(pool: &Pool, call: Call<'_>) -> Result<Response<Body>, Box<Fai
     let mut lease = None;
     loop {
         let surely = !(upload.is_repeatable() && is_idempotent(&ask.method));
-        let head = RequestHead { method: &ask.method, target, host: &host, headers: &ask.headers, upgrade: ask.upgrade };
+        let head = RequestHead { method: &ask.method, target, host: &host, headers: ask.headers, upgrade: ask.upgrade };
         let found = match head.check() {
             Ok(()) => connect(pool, lease.take(), surely, timeouts.connect, ask.deadline).await,
             Err(fault) => Err(fault),

@@ -28,6 +28,7 @@ use super::{
     head::{Head, Refusal, Scanner},
     inbound::{Early, Failure, Inbound, Reader, Shared},
     limits::{Counters, Limits},
+    spare,
     timer::Timer,
 };
 
@@ -392,6 +393,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
         self.shared.borrow_mut().close_early();
         self.out.reset_count();
         let head = answer::head(parts.status, &parts.headers, &body, facts, self.out.head());
+        spare::give(parts.headers);
         let Ok(mut plan) = head else {
             return (Outcome::Misframed, Plan { body: None, close: true, tunnel: false });
         };

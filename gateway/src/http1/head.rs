@@ -1,11 +1,12 @@
 //! Reads a request's head: what does not follow RFC 9112 to the letter is refused, for a reader behind us may read it otherwise.
 use bytes::{Buf, Bytes, BytesMut};
 use contract::{Kind, Problem};
-use http::{HeaderMap, Method, Uri, Version, header, request};
+use http::{Method, Uri, Version, header, request};
 
 use super::{
     decode::Framing,
     fields::{self, FieldBounds, Malformed},
+    spare,
 };
 
 /// Empty lines that are passed over before a request, of clients that end a body with one (RFC 9112 §2.2).
@@ -130,7 +131,7 @@ fn parse(head: &Bytes, ends: &[u32]) -> Result<Head, Refusal> {
     let target = request_line(head, *first as usize - 1, &mut parts)?;
 
     let mut known = Known::default();
-    parts.headers = HeaderMap::with_capacity(rest.len());
+    parts.headers = spare::take();
     let mut start = *first as usize + 1;
     for end in rest {
         let end = *end as usize;

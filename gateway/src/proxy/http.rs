@@ -93,6 +93,7 @@ impl Http {
         local: &Local,
         node: &Arc<Node>,
         request: Request,
+        received: &HeaderMap,
         early: Option<&dyn Early>,
         time: Time,
     ) -> Result<Response<Body>, Box<Failed>> {
@@ -100,7 +101,7 @@ impl Http {
         let Request { method, target, host, mut headers, body, upgrade } = request;
         let (protocol, bytes) = match upgrade {
             Some(Upgrade { protocol, bytes }) => {
-                headers.insert(UPGRADE, protocol.clone());
+                headers.get_or_insert_with(|| received.clone()).insert(UPGRADE, protocol.clone());
                 (Some(protocol), Some(bytes))
             }
             None => (None, None),
@@ -110,12 +111,12 @@ impl Http {
                 it.send(status, headers);
             }
         };
-        let spare = (method.clone(), host.clone(), headers.clone());
+        let spare = (method.clone(), host.clone());
         let call = Call {
             method,
             target: &target,
             host,
-            headers,
+            headers: headers.as_ref().unwrap_or(received),
             body,
             upgrade: bytes,
             on_early: &mut on_early,
@@ -123,10 +124,11 @@ impl Http {
             deadline: time.head,
             body_deadline: time.body,
         };
-        client::send(&pool, call).await.map_err(|mut it| {
+        let sent = client::send(&pool, call).await;
+        sent.map_err(|mut it| {
             let left = it.body.take().map(|body| {
                 let upgrade = it.upgrade.take().zip(protocol).map(|(bytes, protocol)| Upgrade { protocol, bytes: bytes.0 });
-                let (method, host, headers) = spare;
+                let (method, host) = spare;
                 Request { method, target, host, headers, body, upgrade }
             });
             let error = it.request_body.is_none().then_some(it.error);

@@ -19,7 +19,8 @@ pub struct Request {
     /// Path and query, to the byte.
     pub target: Vec<u8>,
     pub host: HeaderValue,
-    pub headers: HeaderMap,
+    /// The exchange's own, as they were received and as rings left them, where this is none: nothing is copied then.
+    pub headers: Option<HeaderMap>,
     pub body: Body,
     pub upgrade: Option<Upgrade>,
 }

@@ -1,16 +1,15 @@
 //! Request ids and W3C trace context: made for every request, kept from a client only where the settings say so.
 use std::cell::Cell;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::render::REQUEST_ID;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// The longest id of a client that is kept.
 const LONGEST: usize = 128;
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Random numbers for ids: fast, different on every thread, of no use as secrets.
 ///
@@ -37,13 +36,21 @@ impl Random {
     }
 }
 
-fn hex(out: &mut BytesMut, it: u64) {
-    let mut text = [0u8; 16];
-    for (at, byte) in it.to_be_bytes().into_iter().enumerate() {
-        text[2 * at] = HEX[usize::from(byte >> 4)];
-        text[2 * at + 1] = HEX[usize::from(byte & 15)];
+/// Sixteen lower-case hexadecimal digits, eight at a time: each half's digits are spread over the bytes of a word.
+fn hex(it: u64) -> [u8; 16] {
+    fn spread(half: u32) -> [u8; 8] {
+        let mut it = u64::from(half);
+        it = (it & 0xffff) | ((it & 0xffff_0000) << 16);
+        it = (it & 0x0000_00ff_0000_00ff) | ((it & 0x0000_ff00_0000_ff00) << 8);
+        it = (it & 0x000f_000f_000f_000f) | ((it & 0x00f0_00f0_00f0_00f0) << 4);
+        // One in each byte that holds more than 9.
+        let letters = ((it + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
+        (it + 0x3030_3030_3030_3030 + letters * 0x27).to_be_bytes()
     }
-    out.extend_from_slice(&text);
+    let mut text = [0; 16];
+    text[..8].copy_from_slice(&spread((it >> 32) as u32));
+    text[8..].copy_from_slice(&spread(it as u32));
+    text
 }
 
 /// Gives the request its id and its trace context, both in its headers too. Returns the id.
@@ -52,23 +59,17 @@ fn hex(out: &mut BytesMut, it: u64) {
 pub fn assign(headers: &mut HeaderMap, keep: bool, random: &Random) -> HeaderValue {
     let kept = if keep { headers.get(REQUEST_ID).filter(|it| is_id(it)).cloned() } else { None };
     let traced = keep && headers.get(TRACEPARENT).is_some_and(|it| is_traceparent(it.as_bytes()));
-    // One allocation for both: `id` and `00-id-span-00`.
-    let mut text = BytesMut::with_capacity(32 + 55);
-    let (high, low) = (random.next(), random.next());
-    hex(&mut text, high);
-    hex(&mut text, low);
+    // One piece of memory for both: the id is a part of `00-id-span-00`.
+    let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+    text[3..19].copy_from_slice(&hex(random.next()));
+    text[19..35].copy_from_slice(&hex(random.next()));
+    text[36..52].copy_from_slice(&hex(random.next() | 1));
+    let context = Bytes::copy_from_slice(&text);
+    let id = kept.unwrap_or_else(|| value(context.slice(3..35)));
     if !traced {
-        text.extend_from_slice(b"00-");
-        hex(&mut text, high);
-        hex(&mut text, low);
-        text.extend_from_slice(b"-");
-        hex(&mut text, random.next() | 1);
-        text.extend_from_slice(b"-00");
-        let context = text.split_off(32).freeze();
         headers.insert(TRACEPARENT, value(context));
         headers.remove(TRACESTATE);
     }
-    let id = kept.unwrap_or_else(|| value(text.freeze()));
     if headers.contains_key(REQUEST_ID) || headers.keys().any(|it| it.as_str().len() == 12 && it.as_str().contains('_')) {
         contract::Exchange::forget_header(headers, &REQUEST_ID);
     }
@@ -102,6 +103,13 @@ fn is_traceparent(it: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_written_in_sixteen_digits() {
+        for it in [0, 1, 9, 10, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, u64::MAX] {
+            assert_eq!(String::from_utf8_lossy(&hex(it)), format!("{it:016x}"));
+        }
+    }
 
     fn check(id: Option<&'static str>, trace: Option<&'static str>, keep: bool) -> (bool, bool) {
         let mut headers = HeaderMap::new();

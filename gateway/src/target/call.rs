@@ -85,10 +85,10 @@ impl Call {
     fn request(&self, ex: &mut Exchange) -> Result<Request, Box<Problem>> {
         let target = self.target(ex)?;
         let method = self.method.clone().unwrap_or_else(|| ex.head.method.clone());
-        let host = HeaderValue::from_str(ex.host()).unwrap_or(HeaderValue::from_static(""));
+        let host = host(ex);
         let (headers, content) = match &self.send {
-            None => (ex.head.headers.clone(), None),
-            Some(it) => it.apply(ex)?,
+            None => (None, None),
+            Some(it) => it.apply(ex).map(|(headers, content)| (Some(headers), content))?,
         };
         let upgrade = ex.upgrade.take_if(|it| self.allows(&it.protocol));
         let body = match content {
@@ -147,6 +147,16 @@ impl Call {
         }
         Ok(target)
     }
+}
+
+/// What [`Exchange::host`] tells, as a header's value; copied only where it stands in no header.
+fn host(ex: &Exchange) -> HeaderValue {
+    let known = match (&ex.peer.forwarded_host, ex.head.uri.authority()) {
+        (Some(it), _) => Some(it.clone()),
+        (None, Some(it)) => HeaderValue::from_str(it.as_str()).ok(),
+        (None, None) => ex.head.headers.get(header::HOST).cloned(),
+    };
+    known.unwrap_or(HeaderValue::from_static(""))
 }
 
 /// The body on its way to the backend. One that expressions have read stays visible to those on the way out.

@@ -2,7 +2,7 @@
 use std::{
     cell::RefCell,
     io::{self, Write},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     rc::Rc,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -88,7 +88,7 @@ pub struct Entry<'a> {
     /// Left out, with `node`, where nobody was asked.
     pub upstream_name: &'a str,
     /// The last node that was asked.
-    pub node: &'a str,
+    pub node: Option<SocketAddr>,
     /// How many calls were made; left out where none was.
     pub calls: u32,
     /// Body bytes that came from the client.
@@ -199,46 +199,45 @@ impl Shape {
         to.extend_from_slice(b"{\"time\":\"");
         stamp.push(to, it.at);
         to.push(b'"');
-        text(to, "id", it.id);
-        optional(to, "trace", it.trace);
-        field(to, "client_ip");
-        to.push(b'"');
-        push_ip(to, it.client_ip);
-        to.push(b'"');
-        text(to, "method", it.method.as_str().as_bytes());
-        text(to, "scheme", it.scheme.as_bytes());
-        text(to, "host", it.host);
-        text(to, "path", it.path);
+        text(to, r#","id":""#, it.id);
+        optional(to, r#","trace":""#, it.trace);
+        quoted(to, r#","client_ip":""#, |to| push_ip(to, it.client_ip));
+        text(to, r#","method":""#, it.method.as_str().as_bytes());
+        plain(to, r#","scheme":""#, it.scheme);
+        text(to, r#","host":""#, it.host);
+        text(to, r#","path":""#, it.path);
         if let Some(query) = it.query {
-            quoted(to, "query", |to| cut(to, query, |to, it| redaction.push_query(to, it)));
+            quoted(to, r#","query":""#, |to| cut(to, query, |to, it| redaction.push_query(to, it)));
         }
-        text(to, "protocol", protocol(it.protocol).as_bytes());
-        number(to, "status", it.status.as_u16().into());
-        optional(to, "reason", it.reason.as_bytes());
+        plain(to, r#","protocol":""#, protocol(it.protocol));
+        number(to, r#","status":"#, it.status.as_u16().into());
+        optional(to, r#","reason":""#, it.reason.as_bytes());
         if !it.api.is_empty() {
-            text(to, "api", it.api.as_bytes());
-            text(to, "version", it.version.as_bytes());
+            text(to, r#","api":""#, it.api.as_bytes());
+            text(to, r#","version":""#, it.version.as_bytes());
         }
-        optional(to, "upstream", it.upstream_name.as_bytes());
-        optional(to, "node", it.node.as_bytes());
+        optional(to, r#","upstream":""#, it.upstream_name.as_bytes());
+        if let Some(node) = it.node {
+            quoted(to, r#","node":""#, |to| push_address(to, node));
+        }
         if it.calls > 0 {
-            number(to, "calls", it.calls.into());
+            number(to, r#","calls":"#, it.calls.into());
         }
-        number(to, "bytes_in", it.bytes_in);
-        number(to, "bytes_out", it.bytes_out);
-        field(to, "duration_ms");
+        number(to, r#","bytes_in":"#, it.bytes_in);
+        number(to, r#","bytes_out":"#, it.bytes_out);
+        to.extend_from_slice(br#","duration_ms":"#);
         push_millis(to, it.duration);
         if let Some(taken) = it.upstream_duration {
-            field(to, "upstream_ms");
+            to.extend_from_slice(br#","upstream_ms":"#);
             push_millis(to, taken);
         }
-        field(to, "completed");
+        to.extend_from_slice(br#","completed":"#);
         to.extend_from_slice(if it.completed { b"true" } else { b"false" });
         if let Some(agent) = it.headers.get(header::USER_AGENT) {
-            text(to, "user_agent", agent.as_bytes());
+            text(to, r#","user_agent":""#, agent.as_bytes());
         }
         if let Some(referer) = it.headers.get(header::REFERER) {
-            quoted(to, "referer", |to| cut(to, referer.as_bytes(), |to, it| redaction.push_url(to, it)));
+            quoted(to, r#","referer":""#, |to| cut(to, referer.as_bytes(), |to, it| redaction.push_url(to, it)));
         }
         self.push_headers(to, it.headers);
         to.extend_from_slice(b"}\n");
@@ -265,31 +264,30 @@ impl Shape {
     }
 }
 
-fn field(to: &mut Vec<u8>, name: &str) {
-    to.extend_from_slice(b",\"");
-    to.extend_from_slice(name.as_bytes());
-    to.extend_from_slice(b"\":");
-}
-
-fn quoted(to: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
-    field(to, name);
-    to.push(b'"');
+/// `start` is what stands before a text, its opening quote included: `,"id":"`.
+fn quoted(to: &mut Vec<u8>, start: &'static str, value: impl FnOnce(&mut Vec<u8>)) {
+    to.extend_from_slice(start.as_bytes());
     value(to);
     to.push(b'"');
 }
 
-fn text(to: &mut Vec<u8>, name: &str, value: &[u8]) {
-    quoted(to, name, |to| cut(to, value, push_json));
+fn text(to: &mut Vec<u8>, start: &'static str, value: &[u8]) {
+    quoted(to, start, |to| cut(to, value, push_json));
 }
 
-fn optional(to: &mut Vec<u8>, name: &str, value: &[u8]) {
+fn optional(to: &mut Vec<u8>, start: &'static str, value: &[u8]) {
     if !value.is_empty() {
-        text(to, name, value);
+        text(to, start, value);
     }
 }
 
-fn number(to: &mut Vec<u8>, name: &str, value: u64) {
-    field(to, name);
+/// A text of our own, in which nothing needs to be escaped.
+fn plain(to: &mut Vec<u8>, start: &'static str, value: &'static str) {
+    quoted(to, start, |to| to.extend_from_slice(value.as_bytes()));
+}
+
+fn number(to: &mut Vec<u8>, start: &'static str, value: u64) {
+    to.extend_from_slice(start.as_bytes());
     push_integer(to, value);
 }
 
@@ -316,6 +314,18 @@ fn push_ip(to: &mut Vec<u8>, ip: IpAddr) {
         }
         // Writing into a Vec cannot fail.
         IpAddr::V6(it) => drop(write!(to, "{it}")),
+    }
+}
+
+fn push_address(to: &mut Vec<u8>, it: SocketAddr) {
+    match it.ip() {
+        ip @ IpAddr::V4(_) => {
+            push_ip(to, ip);
+            to.push(b':');
+            push_integer(to, it.port().into());
+        }
+        // Writing into a Vec cannot fail.
+        IpAddr::V6(_) => drop(write!(to, "{it}")),
     }
 }
 

@@ -25,8 +25,7 @@ const MAX_EARLY: u32 = 32;
 pub(super) struct Ask<'a> {
     pub(super) method: Method,
     pub(super) upgrade: bool,
-    /// The request's headers; once the answer is there, its own are read into their memory.
-    pub(super) headers: HeaderMap,
+    pub(super) headers: &'a HeaderMap,
     pub(super) on_early: &'a mut dyn FnMut(StatusCode, &HeaderMap),
     pub(super) first_byte: Duration,
     pub(super) idle: Duration,
@@ -116,11 +115,10 @@ impl Exchange {
                 self.scan = Scan::default();
                 let input = &mut self.connection.input;
                 if !is_early(input) {
-                    ask.headers.clear();
-                    let head = head::take(input, length, &ask.method, std::mem::take(&mut ask.headers)).map_err(malformed)?;
+                    let head = head::take(input, length, &ask.method).map_err(malformed)?;
                     return Poll::Ready(Ok(Some(head)));
                 }
-                let head = head::take(input, length, &ask.method, HeaderMap::new()).map_err(malformed)?;
+                let head = head::take(input, length, &ask.method).map_err(malformed)?;
                 if head.status == StatusCode::SWITCHING_PROTOCOLS {
                     if ask.upgrade && self.upload.is_done() {
                         return Poll::Ready(Ok(Some(head)));

@@ -1,10 +1,11 @@
 //! Reads the head of a backend's answer, strictly: what could be read in two ways is refused.
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::http1::{
     decode::Framing,
     fields::{self, Malformed},
+    spare,
 };
 
 /// The longest head of an answer.
@@ -61,10 +62,9 @@ impl Scan {
 }
 
 /// Takes a whole head of `length` bytes, as [`Scan`] found it, from the front of `buffer`.
-///
-/// `headers` is an empty map whose memory is used again.
-pub(super) fn take(buffer: &mut BytesMut, length: usize, method: &Method, mut headers: HeaderMap) -> Result<Head, Malformed> {
+pub(super) fn take(buffer: &mut BytesMut, length: usize, method: &Method) -> Result<Head, Malformed> {
     let head = buffer.split_to(length).freeze();
+    let mut headers = spare::take();
     let mut lines = Lines { head: &head, at: 0 };
     let (version, status) = status_line(lines.next().ok_or(Malformed("not_http"))?.1)?;
 
@@ -79,9 +79,7 @@ pub(super) fn take(buffer: &mut BytesMut, length: usize, method: &Method, mut he
             return Err(Malformed("too_many_headers"));
         }
         // A folded line begins with white space, which no name does.
-        let colon = memchr::memchr(b':', line).ok_or(Malformed("header_without_colon"))?;
-        let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| Malformed("bad_header_name"))?;
-        let value = value(&head, start + colon + 1, start + line.len())?;
+        let (name, value) = fields::parse_at(&head, start, start + line.len())?;
         seen.header(name, value, &mut headers)?;
     }
     seen.head(version, status, method, headers)
@@ -125,16 +123,6 @@ fn status_line(line: &[u8]) -> Result<(Version, StatusCode), Malformed> {
         Some(_) => return Err(Malformed("bad_status")),
     }
     Ok((version, status))
-}
-
-fn value(head: &Bytes, mut start: usize, mut end: usize) -> Result<HeaderValue, Malformed> {
-    while start < end && matches!(head[start], b' ' | b'\t') {
-        start += 1;
-    }
-    while start < end && matches!(head[end - 1], b' ' | b'\t') {
-        end -= 1;
-    }
-    HeaderValue::from_maybe_shared(head.slice(start..end)).map_err(|_| Malformed("bad_header_value"))
 }
 
 /// What the headers say about the connection.

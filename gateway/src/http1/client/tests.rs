@@ -170,7 +170,7 @@ impl Bench {
                 method,
                 target: b"/a%2Fb?x=1&&y",
                 host: HeaderValue::from_static("example.com"),
-                headers: self.headers.clone(),
+                headers: &self.headers,
                 body: body.into(),
                 upgrade: None,
                 on_early: &mut |status, headers| early.borrow_mut().push((status.as_u16(), headers.len())),

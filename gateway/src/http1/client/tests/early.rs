@@ -57,7 +57,7 @@ fn a_target_that_ends_the_line_is_never_sent() {
                 method: Method::GET,
                 target: target.as_bytes(),
                 host: HeaderValue::from_static("a"),
-                headers: HeaderMap::new(),
+                headers: &HeaderMap::new(),
                 body: Body::Empty,
                 upgrade: None,
                 on_early: &mut |_, _| {},

@@ -63,7 +63,7 @@ fn a_body_may_have_a_deadline() {
             method: Method::GET,
             target: b"/",
             host: HeaderValue::from_static("a"),
-            headers: HeaderMap::new(),
+            headers: &HeaderMap::new(),
             body: Body::Empty,
             upgrade: None,
             on_early: &mut |_, _| {},

@@ -12,7 +12,7 @@ async fn upgrade(bench: &Bench, client: Body) -> Result<Response<Body>, Box<Fail
         method: Method::GET,
         target: b"/chat",
         host: HeaderValue::from_static("example.com"),
-        headers,
+        headers: &headers,
         body: Body::Empty,
         upgrade: Some(client),
         on_early: &mut |_, _| {},
