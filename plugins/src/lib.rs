@@ -8,6 +8,7 @@ mod headers;
 mod ip_acl;
 mod jwt;
 mod key_auth;
+mod rate_limit;
 
 use contract::catalog::{Entry, authenticator, filter};
 
@@ -20,4 +21,5 @@ pub const ALL: &[Entry] = &[
     filter::<ip_acl::IpAcl>(),
     authenticator::<jwt::Jwt>(),
     authenticator::<key_auth::KeyAuth>(),
+    filter::<rate_limit::RateLimit>(),
 ];

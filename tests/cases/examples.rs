@@ -80,6 +80,8 @@ async fn the_example_of_callers_knows_them() {
     gateway.get("/partner/orders").await.is(401);
     assert_eq!(gateway.ask("GET /partner/orders", &["x-api-key: demo-key"], "").await.is(200).text(), r#"{"app":"partner","plan":"5/s"}"#);
     gateway.ask("GET /partner/orders", &["authorization: Basic cGFydG5lcjpkZW1vLWtleQ=="], "").await.is(200);
+    let limited = gateway.ask("GET /partner/orders", &["x-api-key: demo-key"], "").await.is(429);
+    assert_eq!(limited.header("ratelimit-policy"), Some("\"orders\";q=30;w=60;burst=2"));
     let token = format!("authorization: Bearer {TOKEN}");
     assert_eq!(gateway.ask("GET /session", &[&token], "").await.is(200).text(), r#"{"subject":"ada","scopes":["read"]}"#);
     gateway.ask("GET /session", &[&token[..token.len() - 2]], "").await.is(401);

@@ -9,6 +9,7 @@ mod forwarding;
 mod framing;
 mod harness;
 mod lifecycle;
+mod limits;
 mod not_built;
 mod onion;
 mod openapi;

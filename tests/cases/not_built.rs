@@ -90,7 +90,6 @@ async fn plugins() {
         "lua",
         "mirror",
         "pace",
-        "rate-limit",
         "token-inject",
         "upload-guard",
         "waf",

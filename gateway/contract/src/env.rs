@@ -100,8 +100,13 @@ impl Env<'_> {
 
     /// The state that this ring shares with its former self; made by `new` where there is none.
     pub fn state<T: Any + Send + Sync>(&self, new: impl FnOnce() -> T) -> Arc<T> {
+        self.state_at(&self.scope, new)
+    }
+
+    /// The same under another key: what rings of several Apis share.
+    pub fn state_at<T: Any + Send + Sync>(&self, scope: &StateKey, new: impl FnOnce() -> T) -> Arc<T> {
         let mut new = Some(new);
-        let kept = self.states.get(&self.scope, &mut || match new.take() {
+        let kept = self.states.get(scope, &mut || match new.take() {
             Some(new) => Arc::new(new()),
             None => Arc::new(()),
         });

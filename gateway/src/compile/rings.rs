@@ -39,7 +39,6 @@ pub const NOT_BUILT: &[&str] = &[
     "lua",
     "mirror",
     "pace",
-    "rate-limit",
     "token-inject",
     "upload-guard",
     "waf",
@@ -241,8 +240,11 @@ fn configure(
     let pointer = format!("{}/{name}", it.pointer);
     let digest = crate::digest::of([it.ring.config.as_ref().map_or("", |it| &it.text).as_bytes()].into_iter());
     let own: Box<str> = config.get("name").and_then(|it| it.as_str()).map_or_else(|| number.to_string(), str::to_owned).into();
+    // What Apis count together belongs to the Preset that they all use.
+    let together = it.preset.filter(|_| config.get("across").is_some());
+    let owner: Box<str> = together.map_or_else(|| owner.into(), |it| format!("Preset/{it}").into());
     let env = Env {
-        scope: StateKey { owner: owner.into(), plugin: name.into(), name: own.clone(), config: digest },
+        scope: StateKey { owner, plugin: name.into(), name: own.clone(), config: digest },
         authenticated: names.authenticated,
         outside,
         apps: world.apps.clone(),
