@@ -1,5 +1,8 @@
-//! The admin listener and the status listener: whether the gateway lives, whether it is ready, and its figures. Reads only.
+//! The admin listener and the status listener: whether the gateway lives, whether it is ready, and its figures. and the definitions.
+pub mod editor;
 pub mod openapi;
+pub mod pace;
+mod plan;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -7,13 +10,14 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Instant,
 };
 
 use contract::{Body, Problem};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
-use self::openapi::Publisher;
+use self::{editor::Editor, openapi::Publisher, pace::Pace};
 use crate::{
     http1::{Handler, Incoming, Sent},
     reload::Status,
@@ -27,12 +31,16 @@ pub struct Office {
     pub metrics: Arc<GatewayMetrics>,
     pub status: Arc<Mutex<Status>>,
     pub draining: AtomicBool,
-    /// Any of these opens the admin listener.
-    pub tokens: Vec<Hidden>,
+    /// Any of these opens the admin listener; the second says whether it may change something.
+    pub tokens: Vec<(Hidden, bool)>,
     pub node: Box<str>,
     pub version: &'static str,
     /// The OpenAPI document of what is served; none where nothing is.
     pub openapi: Option<Publisher>,
+    /// None where there are no definitions to change.
+    pub editor: Option<Arc<Editor>>,
+    /// How often a token may be wrong, and something be changed.
+    pub pace: Pace,
 }
 
 /// Which of the two listeners a connection came to.
@@ -42,6 +50,16 @@ pub enum Door {
     /// `/live`, `/ready` and `/metrics` alone, without a token.
     Status,
 }
+
+/// Who asks.
+struct Caller {
+    /// Which of the tokens was given.
+    who: Option<usize>,
+    may_write: bool,
+}
+
+/// The largest body that is read: a bundle of definitions may be as large as their largest file.
+pub const LARGEST_BODY: usize = schemas::MAX_FILE;
 
 /// Answers one connection.
 pub struct Clerk {
@@ -59,8 +77,8 @@ impl Office {
 
 impl Clerk {
     fn answer(&self, head: &Parts) -> Response<Body> {
-        if let Some(refusal) = self.guard(head) {
-            return refusal;
+        if let Err(refusal) = self.guard(head) {
+            return *refusal;
         }
         let path = head.uri.path();
         if head.method != Method::GET && head.method != Method::HEAD {
@@ -81,7 +99,10 @@ impl Clerk {
             }
             "/openapi.json" | "/openapi.yaml" if self.door == Door::Admin => self.openapi(path.ends_with("yaml"), head.uri.query()),
             _ if self.door == Door::Status => text(StatusCode::NOT_FOUND, "there is /live, /ready, /ready?verbose and /metrics\n"),
-            _ => text(StatusCode::NOT_FOUND, "there is /live, /ready, /ready?verbose, /metrics, /openapi.json and /openapi.yaml\n"),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there is /live, /ready, /ready?verbose, /metrics, /openapi.json, /openapi.yaml, /definitions, /validate, /diff, /apply, /history, /rollback/STATE and /plugins\n",
+            ),
         }
     }
 
@@ -99,31 +120,97 @@ impl Clerk {
     }
 
     /// Without a token, only this machine may ask, and no page of a browser on it (DNS rebinding, cross-site requests).
-    fn guard(&self, head: &Parts) -> Option<Response<Body>> {
+    fn guard(&self, head: &Parts) -> Result<Caller, Box<Response<Body>>> {
         if self.door == Door::Status {
-            return None;
+            return Ok(Caller { who: None, may_write: false });
         }
         let probe = matches!(head.uri.path(), "/live" | "/ready") && head.uri.query().is_none();
         if !self.office.tokens.is_empty() {
-            let given = bearer(&head.headers);
+            let (address, now) = (self.peer.ip().to_canonical(), Instant::now());
+            let may_try = self.office.pace.may_try(address, now);
+            let given = bearer(&head.headers).filter(|_| may_try);
             // Every token is compared, so that time tells nothing.
-            let good = self.office.tokens.iter().fold(false, |any, it| any | given.is_some_and(|given| it.is(given)));
-            return (!good && !probe).then(|| {
-                let mut it = text(StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer …\n");
-                it.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                it
+            let good = self.office.tokens.iter().enumerate().fold(None, |found, (at, (token, may_write))| {
+                let same = given.is_some_and(|given| token.is(given));
+                if same { Some(Caller { who: Some(at), may_write: *may_write }) } else { found }
             });
+            return match good {
+                Some(it) => Ok(it),
+                None if probe => Ok(Caller { who: None, may_write: false }),
+                None if !may_try => {
+                    let mut it = text(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens came from your address\n");
+                    it.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                    Err(Box::new(it))
+                }
+                None => {
+                    if given.is_some() {
+                        self.office.pace.was_wrong(address, now);
+                    }
+                    let mut it = text(StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer …\n");
+                    it.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                    Err(Box::new(it))
+                }
+            };
         }
         let host = head.uri.authority().map(|it| it.as_str()).or_else(|| head.headers.get(header::HOST)?.to_str().ok()).unwrap_or("");
         let foreign = head.headers.contains_key(header::ORIGIN)
             || head.headers.get("sec-fetch-site").is_some_and(|it| !matches!(it.as_bytes(), b"same-origin" | b"none"));
         match is_this_machine(host) && !foreign {
-            true => None,
-            false => Some(text(
+            true => Ok(Caller { who: None, may_write: false }),
+            false => Err(Box::new(text(
                 StatusCode::FORBIDDEN,
                 "without admin tokens, only this machine is answered: ask for localhost, from no web page\n",
-            )),
+            ))),
         }
+    }
+
+    /// The definitions; `None` where something else is asked for.
+    async fn definitions(&self, incoming: &mut Incoming) -> Option<Response<Body>> {
+        let path = incoming.head.uri.path().to_owned();
+        let editor = self.office.editor.as_ref().filter(|_| self.door == Door::Admin && editor::is_for(&path))?.clone();
+        let caller = match self.guard(&incoming.head) {
+            Ok(it) => it,
+            Err(refusal) => return Some(*refusal),
+        };
+        let method = incoming.head.method.clone();
+        if editor::is_write(&method, &path) {
+            if !caller.may_write {
+                let why = match caller.who {
+                    Some(_) => "this token only reads: one with `role: write` is needed\n",
+                    None => "without admin tokens nothing is changed here: name one under `admin.tokens` of the settings\n",
+                };
+                return Some(text(StatusCode::FORBIDDEN, why));
+            }
+            if !self.office.pace.write(Instant::now()) {
+                let mut it = text(StatusCode::TOO_MANY_REQUESTS, "too many changes at once; POST /apply takes many definitions\n");
+                it.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                return Some(it);
+            }
+        }
+        let body = match incoming.body.bytes(LARGEST_BODY).await {
+            Ok(it) => it.clone(),
+            Err(_) => return Some(text(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 16 MiB, or ended too early\n")),
+        };
+        let request = editor::Request {
+            method,
+            path,
+            query: editor::Query::of(incoming.head.uri.query().unwrap_or("")),
+            headers: std::mem::take(&mut incoming.head.headers),
+            body,
+            who: caller.who.map_or_else(|| "nobody".to_owned(), |at| format!("admin token {}", at + 1)),
+            may_write: caller.may_write,
+        };
+        // Compiling takes a while, and probes are answered on this thread too.
+        let background = editor.shop.background.clone();
+        let work = move || editor.answer(&request);
+        let answer = match background {
+            Some(it) => it.spawn_blocking(work).await,
+            None => tokio::task::spawn_blocking(work).await,
+        };
+        Some(answer.map_or_else(
+            |_| text(StatusCode::INTERNAL_SERVER_ERROR, "this failed within the gateway; its log says more\n"),
+            |it| it.map(Body::from),
+        ))
     }
 
     fn ready(&self, verbose: bool) -> Response<Body> {
@@ -186,8 +273,11 @@ fn text(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
 impl Handler for Clerk {
     type Note = ();
 
-    async fn call(&self, incoming: Incoming, (): &mut ()) -> Response<Body> {
-        self.answer(&incoming.head)
+    async fn call(&self, mut incoming: Incoming, (): &mut ()) -> Response<Body> {
+        match self.definitions(&mut incoming).await {
+            Some(it) => it,
+            None => self.answer(&incoming.head),
+        }
     }
 
     fn refuse(&self, problem: Box<Problem>, (): &mut ()) -> Response<Body> {
@@ -207,10 +297,12 @@ mod tests {
             metrics: Arc::new(GatewayMetrics::new(Default::default())),
             status: Arc::new(Mutex::new(status)),
             draining: AtomicBool::new(false),
-            tokens: tokens.iter().map(|it| Hidden::new(it.as_bytes())).collect(),
+            tokens: tokens.iter().map(|it| (Hidden::new(it.as_bytes()), false)).collect(),
             node: "n1".into(),
             version: "0",
             openapi: None,
+            editor: None,
+            pace: Pace::default(),
         };
         Clerk { office: Arc::new(office), door, peer: ([127, 0, 0, 1], 1).into() }
     }

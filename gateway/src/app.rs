@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    admin::{Clerk, Door, Office, openapi::Publisher},
+    admin::{self, Clerk, Door, Office, editor::Editor, openapi::Publisher, pace::Pace},
     compile::{Egress, Snapshot, StateKeeper, Workshop},
     http1::{self, Counters, Drain},
     listen::{self, Desk, Gate},
@@ -156,9 +156,11 @@ impl App {
         };
         background.spawn(free(gone, workers.all().to_vec()));
         let last_good = LastGood::new(&loaded.folder, &settings.definitions.dir);
-        let openapi = Some(Publisher::new(shop.clone(), current, addresses.first().copied()));
-        let keeper = History::new(&keep).keeper(log.clone()).map_err(other("the thread of the history cannot be started"))?;
-        let mut reloader = Reloader::new(shop, folder.clone(), Some(last_good), swap).with_history(keeper);
+        let openapi = Some(Publisher::new(shop.clone(), current.clone(), addresses.first().copied()));
+        let history = History::new(&keep);
+        let keeper = history.clone().keeper(log.clone()).map_err(other("the thread of the history cannot be started"))?;
+        let mut reloader = Reloader::new(shop.clone(), folder.clone(), Some(last_good), swap).with_history(keeper);
+        let editor = Editor { shop, dir: folder.clone(), changes: changes.clone(), history, status: reloader.status(), current };
         let office = Arc::new(Office {
             metrics: metrics.clone(),
             status: reloader.status(),
@@ -167,6 +169,9 @@ impl App {
             node: loaded.node_id().into(),
             version: env!("CARGO_PKG_VERSION"),
             openapi,
+            // A single file of definitions has nowhere to put another.
+            editor: folder.is_dir().then(|| Arc::new(editor)),
+            pace: Pace::default(),
         });
         reloader.first(first).map_err(StartError::Definitions)?;
 
@@ -400,9 +405,13 @@ fn access(loaded: &Loaded, metrics: &GatewayMetrics, log: &Log) -> Result<Option
         .map_err(other("the access log cannot be written"))
 }
 
-fn tokens(loaded: &Loaded) -> Result<Vec<settings::secret::Hidden>, StartError> {
+fn tokens(loaded: &Loaded) -> Result<Vec<(settings::secret::Hidden, bool)>, StartError> {
     let policy = loaded.secrets();
-    loaded.settings.admin.tokens.iter().map(|it| policy.resolve_own(&it.token).map_err(other("an admin token cannot be read"))).collect()
+    let one = |it: &settings::listen::Token| {
+        let token = policy.resolve_own(&it.token).map_err(other("an admin token cannot be read"))?;
+        Ok((token, it.role == settings::listen::Role::Write))
+    };
+    loaded.settings.admin.tokens.iter().map(one).collect()
 }
 
 /// What is served before there are definitions.
@@ -492,7 +501,7 @@ fn attend(clerks: &Workers, listener: TcpListener, office: &Arc<Office>, door: D
     clerks.all()[0].run_local(move |_| async move {
         let Ok(listener) = TcpListener::from_std(listener) else { return };
         // Few and slow clients are all that belongs here; whoever holds connections takes none from the others.
-        let limits = Rc::new(http1::Limits { body: 1 << 20, idle: Duration::from_secs(15), ..http1::Limits::default() });
+        let limits = Rc::new(http1::Limits { body: admin::LARGEST_BODY as u64, idle: Duration::from_secs(15), ..http1::Limits::default() });
         let (counters, drain, callers) = (Rc::new(Counters::default()), Drain::new(), Callers::default());
         loop {
             match listener.accept().await {

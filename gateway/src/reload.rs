@@ -37,6 +37,8 @@ pub struct Status {
     /// Kind, state and number of documents.
     pub documents: Vec<(&'static str, &'static str, u64)>,
     pub took: Duration,
+    /// When reading it began: whatever was written before is in it.
+    pub begun: Option<Instant>,
 }
 
 /// What one file held when it was last read.
@@ -73,6 +75,7 @@ struct Taken {
     out: HashSet<Id>,
     /// What the files held, for the history.
     files: Vec<File>,
+    begun: Instant,
 }
 
 impl Reloader {
@@ -265,7 +268,7 @@ impl Reloader {
     }
 
     fn take(&mut self, definitions: source::Snapshot) -> Taken {
-        let source::Snapshot { revision, files, unreadable } = definitions;
+        let source::Snapshot { revision, begun, files, unreadable } = definitions;
         let revision = &*revision;
         let copies: Vec<File> = match self.history.is_some() {
             true => files.iter().map(|it| File { name: it.name.clone(), text: it.text.clone() }).collect(),
@@ -330,7 +333,7 @@ impl Reloader {
             if let Some(snapshot) = outcome.snapshot {
                 compile::sort(&mut faults);
                 let how = if refused { Reload::Partial } else { Reload::Ok };
-                return Taken { snapshot: Some(Arc::new(snapshot)), faults, how, kept, out, files: copies };
+                return Taken { snapshot: Some(Arc::new(snapshot)), faults, how, kept, out, files: copies, begun };
             }
             refused = true;
             if !self.step_back(&mut documents, &outcome.broken, &known, &mut kept, &mut out) {
@@ -338,7 +341,7 @@ impl Reloader {
             }
         }
         compile::sort(&mut faults);
-        Taken { snapshot: None, faults, how: Reload::Refused, kept, out, files: copies }
+        Taken { snapshot: None, faults, how: Reload::Refused, kept, out, files: copies, begun }
     }
 
     /// Puts the last good version in the place of each document that does not fit, or takes it out. False when that changes nothing.
@@ -376,7 +379,7 @@ impl Reloader {
     }
 
     fn finish(&mut self, revision: &str, taken: Taken, took: Duration) {
-        let Taken { snapshot, faults, how, kept, out, files } = taken;
+        let Taken { snapshot, faults, how, kept, out, files, begun } = taken;
         let log = &self.shop.log;
         let errors = faults.iter().filter(|it| it.is_error()).count();
         for it in faults.iter().filter(|it| it.is_error()).take(20) {
@@ -429,7 +432,7 @@ impl Reloader {
         self.shop.metrics.reloaded(how, Figures { revision: revision.into(), documents: documents.clone(), succeeded: 0.0 });
         self.shop.metrics.sweep(Instant::now());
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) =
-            Status { revision: revision.into(), faults: faults.into(), how: Some(word), documents, took };
+            Status { revision: revision.into(), faults: faults.into(), how: Some(word), documents, took, begun: Some(begun) };
         if let (Some(keeper), true) = (&self.history, snapshot.is_some()) {
             // Whoever keeps it ends with this gateway, never before.
             let _ = keeper.send(State { revision: revision.into(), files, whole: how == Reload::Ok });

@@ -3,6 +3,7 @@ mod admin;
 mod answers;
 mod auth;
 mod bytes;
+mod definitions;
 mod examples;
 mod failures;
 mod forwarding;

@@ -55,9 +55,9 @@ impl Setup {
 
     /// For tests of a start that fails.
     pub async fn try_start(self) -> Result<Gateway, String> {
-        let fixed = "listen: [{address: \"127.0.0.1:0\"}]\nadmin: {address: \"127.0.0.1:0\"}\ndefinitions: {dir: routes}\n";
+        let fixed = "listen: [{address: \"127.0.0.1:0\"}]\ndefinitions: {dir: routes}\n";
         // What most tests want, unless one says otherwise: one thread, and an end without a wait for load balancers.
-        let usual = ["workers: 1\n", "limits: {drain: {wait: 1ms, time: 2s}}\n"];
+        let usual = ["admin: {address: \"127.0.0.1:0\"}\n", "workers: 1\n", "limits: {drain: {wait: 1ms, time: 2s}}\n"];
         let stated = |it: &str| it.split_once(':').is_some_and(|(key, _)| self.settings.contains(&format!("{key}:")));
         let usual: String = usual.into_iter().filter(|it| !stated(it)).collect();
         let path = self.folder.write("allium.yaml", &format!("{fixed}{usual}{}", self.settings));

@@ -1,11 +1,13 @@
 //! Where definitions come from.
-use std::future::Future;
+use std::{future::Future, time::Instant};
 
 use bytes::Bytes;
 
 /// All that one source holds at one moment; never a difference.
 pub struct Snapshot {
     pub revision: Box<str>,
+    /// When reading began: whatever was written before is in it.
+    pub begun: Instant,
     pub files: Vec<File>,
     /// Files and folders that are there and could not be read, by name, each with why; what they last held stays.
     pub unreadable: Vec<(Box<str>, Box<str>)>,

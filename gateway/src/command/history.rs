@@ -115,14 +115,10 @@ pub fn rollback(it: &Rollback, given: &Given, terminal: &Terminal) -> Result<Exi
     }
     let why = it.why.as_ref().map_or_else(|| format!("back to {}", entry.number), |why| format!("back to {}: {why}", entry.number));
     known.history.announce(&Note { who: user(), why: Some(why) }).map_err(|why| failed(&why))?;
-    match known.changes.apply(&change, || Ok::<_, std::convert::Infallible>(())) {
-        Ok(Ok(())) => {
-            terminal.note(&format!("{} written; a running gateway takes them over now", counted(change.len(), "file")));
-            Ok(Exit::Well)
-        }
-        Ok(Err(it)) => match it {},
-        Err(why) => Err(failed(&why)),
-    }
+    let count = change.len();
+    known.changes.apply(|| Ok::<_, std::io::Error>(change)).map_err(|why| failed(&why))?;
+    terminal.note(&format!("{} written; a running gateway takes them over now", counted(count, "file")));
+    Ok(Exit::Well)
 }
 
 /// What makes one set of files another.

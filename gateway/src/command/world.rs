@@ -1,18 +1,16 @@
 //! What most commands look at: settings, and all definitions, read and compiled as the gateway would.
 use std::{
     collections::HashSet,
-    future::Future,
     path::{Path, PathBuf},
-    pin::Pin,
     sync::Arc,
 };
 
-use contract::{catalog::Entry, env::Spawn, exchange::NodeInfo};
+use contract::{catalog::Entry, exchange::NodeInfo};
 use schemas::{Document, Fault, Id, Input, yaml};
 
 use super::{exit::Exit, progress::Progress, terminal::Terminal};
 use crate::{
-    compile::{self, Egress, StateKeeper, Workshop},
+    compile::{self, Egress, StateKeeper, Workshop, world::Idle},
     settings::{self, Settings, secret::SecretsPolicy},
     telemetry::{log::Log, metrics::GatewayMetrics, redact::DEFAULT_NAMES},
 };
@@ -195,12 +193,4 @@ pub fn exit_of(faults: &[Fault], strict: bool) -> Exit {
 /// `1 file`, `2 files`.
 pub fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Work beside requests, which there are none of.
-struct Idle;
-
-impl Spawn for Idle {
-    fn local(&self, _: Pin<Box<dyn Future<Output = ()>>>) {}
-    fn background(&self, _: Pin<Box<dyn Future<Output = ()> + Send>>) {}
 }

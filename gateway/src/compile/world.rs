@@ -1,6 +1,8 @@
 //! One compilation: what it may ask of the gateway, and what all documents of it know of each other.
 use std::{
     collections::{BTreeMap, HashMap},
+    future::Future,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -48,6 +50,37 @@ pub struct Workshop {
     pub first_seen: u64,
     /// The folder of `allium.yaml`.
     pub root: std::path::PathBuf,
+}
+
+impl Workshop {
+    /// One that checks as this one does, and starts nothing: for definitions that are not served, or not yet.
+    pub fn aside(&self) -> Self {
+        Self {
+            plugins: self.plugins,
+            metrics: Arc::new(GatewayMetrics::new(Default::default())),
+            states: StateKeeper::default(),
+            apps: Default::default(),
+            spawn: Arc::new(Idle),
+            log: Log::nowhere(),
+            egress: self.egress.clone(),
+            limits: self.limits.clone(),
+            node: self.node.clone(),
+            policy: self.policy.clone(),
+            threads: 1,
+            background: None,
+            without_secrets: self.without_secrets,
+            first_seen: self.first_seen,
+            root: self.root.clone(),
+        }
+    }
+}
+
+/// Work beside requests, which there are none of.
+pub struct Idle;
+
+impl Spawn for Idle {
+    fn local(&self, _: Pin<Box<dyn Future<Output = ()>>>) {}
+    fn background(&self, _: Pin<Box<dyn Future<Output = ()> + Send>>) {}
 }
 
 /// The upstreams of the snapshot before, by name and by a URL's host.

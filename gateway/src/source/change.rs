@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -37,17 +37,22 @@ impl Changes {
         self.keep.join("change.journal")
     }
 
-    /// Changes the files. `only_if` is asked once nobody else can write any more. Errors leave everything as it was, unless they
-    /// come from the files themselves: then the change is finished when the folder is next read.
-    pub fn apply<E>(&self, files: &Files, only_if: impl FnOnce() -> Result<(), E>) -> Result<Result<(), E>, io::Error> {
-        for name in files.keys() {
-            check(name)?;
-        }
+    /// Changes the files that `decide` gives; it is asked once nobody else can write any more, and may decide against it. Errors
+    /// leave everything as it was, unless they come from the files themselves: then the rest is written when the folder is next read.
+    pub fn apply<E: From<io::Error>>(&self, decide: impl FnOnce() -> Result<Files, E>) -> Result<(), E> {
         fs::create_dir_all(&self.keep)?;
         let _held = self.lock(true)?;
         self.finish()?;
-        if let Err(why) = only_if() {
-            return Ok(Err(why));
+        let files = decide()?;
+        self.write(&files).map_err(E::from)
+    }
+
+    fn write(&self, files: &Files) -> io::Result<()> {
+        for name in files.keys() {
+            check(name)?;
+        }
+        if files.is_empty() {
+            return Ok(());
         }
         let fresh = self.keep.join("change.new");
         let mut it = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
@@ -55,8 +60,7 @@ impl Changes {
         it.sync_all()?;
         fs::rename(&fresh, self.journal())?;
         sync(&self.keep);
-        self.finish()?;
-        Ok(Ok(()))
+        self.finish()
     }
 
     /// Waits until nobody is writing, and finishes what somebody who is gone has begun. Called before the folder is read.
@@ -190,13 +194,6 @@ fn piece(left: &mut Bytes) -> Option<Bytes> {
     (len <= left.len()).then(|| left.split_to(len))
 }
 
-/// A file's whole content.
-pub fn content(path: &Path) -> io::Result<Bytes> {
-    let mut text = Vec::new();
-    File::open(path)?.take(schemas::MAX_FILE as u64 + 1).read_to_end(&mut text)?;
-    Ok(text.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,23 +217,20 @@ mod tests {
         }
     }
     fn files(all: &[(&str, Option<&'static str>)]) -> Files {
-        all.iter().map(|(name, text)| ((*name).into(), text.map(Bytes::from_static_str))).collect()
+        all.iter().map(|(name, text)| ((*name).into(), text.map(|it| Bytes::from_static(it.as_bytes())))).collect()
     }
-    trait Static {
-        fn from_static_str(it: &'static str) -> Bytes {
-            Bytes::from_static(it.as_bytes())
-        }
+    fn apply(changes: &Changes, all: &[(&str, Option<&'static str>)]) -> io::Result<()> {
+        changes.apply(|| Ok::<_, io::Error>(files(all)))
     }
-    impl Static for Bytes {}
 
     #[test]
     fn files_are_written_replaced_and_taken_away() {
         let (place, changes) = Place::new("plain");
-        changes.apply(&files(&[("a.yaml", Some("1")), ("deep/b.yaml", Some("2"))]), || Ok::<_, ()>(())).unwrap().unwrap();
+        apply(&changes, &[("a.yaml", Some("1")), ("deep/b.yaml", Some("2"))]).unwrap();
         assert_eq!((place.text("a.yaml").as_deref(), place.text("deep/b.yaml").as_deref()), (Some("1"), Some("2")));
-        changes.apply(&files(&[("a.yaml", None), ("deep/b.yaml", Some("3")), ("gone.yaml", None)]), || Ok::<_, ()>(())).unwrap().unwrap();
+        apply(&changes, &[("a.yaml", None), ("deep/b.yaml", Some("3")), ("gone.yaml", None)]).unwrap();
         assert_eq!((place.text("a.yaml"), place.text("deep/b.yaml").as_deref()), (None, Some("3")));
-        assert_eq!(changes.apply(&files(&[("a.yaml", Some("4"))]), || Err("no")).unwrap(), Err("no"));
+        assert!(changes.apply(|| Err::<Files, _>(io::Error::other("no"))).is_err());
         assert_eq!(place.text("a.yaml"), None);
     }
 
@@ -244,15 +238,14 @@ mod tests {
     fn no_name_leads_out_of_the_folder() {
         let (_place, changes) = Place::new("names");
         for name in ["", "../a.yaml", "/etc/a.yaml", "a/../../b.yaml", ".hidden.yaml", "a//b.yaml", "a/", "b.yaml~"] {
-            let files = Files::from([(name.into(), Some(Bytes::from_static(b"x")))]);
-            assert!(changes.apply(&files, || Ok::<_, ()>(())).is_err(), "{name}");
+            assert!(apply(&changes, &[(name, Some("x"))]).is_err(), "{name}");
         }
     }
 
     #[test]
     fn what_a_writer_left_is_finished_by_whoever_reads_next() {
         let (place, changes) = Place::new("left");
-        changes.apply(&files(&[("a.yaml", Some("1")), ("b.yaml", Some("1"))]), || Ok::<_, ()>(())).unwrap().unwrap();
+        apply(&changes, &[("a.yaml", Some("1")), ("b.yaml", Some("1"))]).unwrap();
         // It ended after the journal was written and one file was replaced.
         fs::write(changes.journal(), written(&files(&[("a.yaml", Some("2")), ("b.yaml", Some("2")), ("c.yaml", None)]))).unwrap();
         fs::write(place.0.join("routes/a.yaml"), "2").unwrap();

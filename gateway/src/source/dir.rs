@@ -159,7 +159,7 @@ impl Dir {
         let told = unreadable.iter().flat_map(|(name, why)| [name.as_bytes(), why.as_bytes()]);
         let digest = crate::digest::of(files.iter().flat_map(|it| [it.name.as_bytes(), &it.text]).chain(told));
         self.last = Some(digest);
-        Ok(Some(Snapshot { revision: format!("{digest:032x}").into(), files, unreadable }))
+        Ok(Some(Snapshot { revision: format!("{digest:032x}").into(), begun: begun.into_std(), files, unreadable }))
     }
 }
 
@@ -232,11 +232,12 @@ pub fn read_once(path: &Path, changes: Option<Changes>) -> io::Result<Snapshot> 
         }
         .read();
     }
+    let begun = std::time::Instant::now();
     let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let text = Bytes::from(read(path).map_err(at)?);
     let digest = crate::digest::of([name.as_bytes(), &text[..]].into_iter());
     let files = vec![File { name: name.into(), text }];
-    Ok(Snapshot { revision: format!("{digest:032x}").into(), files, unreadable: Vec::new() })
+    Ok(Snapshot { revision: format!("{digest:032x}").into(), begun, files, unreadable: Vec::new() })
 }
 
 /// A file's content, and no more of it than tells that it is too large: a file may grow while it is read.
