@@ -8,6 +8,7 @@ const TRY: &str = "
 The gateway serves routes/demo. In another terminal:
 
   curl -i 'http://127.0.0.1:8080/v2/customers/7?page=2'
+  curl http://127.0.0.1:8080/v1/customers/7/overview
   curl 'http://127.0.0.1:8080/v2/customers/x?page=99'
   curl http://127.0.0.1:8080/hello/Ada
 

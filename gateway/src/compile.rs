@@ -6,6 +6,7 @@ mod calls;
 pub mod egress;
 mod judge;
 mod kept;
+mod pipelines;
 mod prints;
 pub mod published;
 pub mod rings;

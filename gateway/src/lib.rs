@@ -1,6 +1,6 @@
 //! The gateway: definitions become routes, requests go through them.
 //!
-//! Floors, top down; a file imports only lower ones: `app`, `admin`, `reload`, `listen`, `compile`, `serve`, `route`, `target`, `upstream`, and
+//! Floors, top down; a file imports only lower ones: `app`, `admin`, `reload`, `listen`, `compile`, `serve`, `route`, `target`, `pipeline`, `upstream`, and
 //! leaves that do not import each other.
 pub mod admin;
 pub mod app;
@@ -11,6 +11,7 @@ pub mod http1;
 pub mod listen;
 pub mod openapi;
 pub mod params;
+pub mod pipeline;
 pub mod proxy;
 pub mod registry;
 pub mod reload;

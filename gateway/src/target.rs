@@ -2,15 +2,18 @@
 pub mod call;
 pub mod outbound;
 pub mod respond;
+pub mod step;
 
-use contract::{Exchange, Kind, Outcome, Problem, onion};
-use http::{HeaderValue, header};
+use contract::{Body, Exchange, Kind, Outcome, Problem, onion};
+use http::{HeaderValue, Response, header};
 
 use self::{
     call::Call,
     outbound::Outbound,
     respond::{Redirect, Respond},
+    step::Step,
 };
+use crate::pipeline::Pipeline;
 
 /// The heart of one route.
 pub struct Target {
@@ -28,6 +31,7 @@ pub enum Action {
     Call(Box<Call>),
     Respond(Box<Respond>),
     Redirect(Box<Redirect>),
+    Pipeline(Box<Pipeline<Step>>),
     /// Nobody: the table found no route. What it has to say instead was left in the notes.
     Unmatched,
 }
@@ -50,6 +54,7 @@ impl onion::Target for Target {
             Action::Call(it) => it.run(ex).await,
             Action::Respond(it) => it.run(ex),
             Action::Redirect(it) => it.run(ex),
+            Action::Pipeline(it) => return self.pipeline(it, ex).await,
             Action::Unmatched => {
                 return Err(ex.notes.take::<NoRoute>().map_or_else(|| Problem::new(Kind::NotFound, "there is no such API"), |it| it.0));
             }
@@ -58,5 +63,22 @@ impl onion::Target for Target {
             true => answer,
             false => self.outbound.shape(ex, answer).await,
         }
+    }
+}
+
+impl Target {
+    /// The answer is what `outbound.body` makes of the tasks, or all of them by label.
+    async fn pipeline(&self, pipeline: &Pipeline<Step>, ex: &mut Exchange) -> Outcome {
+        pipeline.run(ex).await?;
+        let answer = match &self.outbound.body {
+            Some(_) => Response::new(Body::Empty),
+            None => pipeline.object(ex),
+        };
+        let mut answer = match self.outbound.is_empty() {
+            true => answer,
+            false => self.outbound.shape(ex, Ok(answer)).await?,
+        };
+        pipeline.mark(ex, &mut answer);
+        Ok(answer)
     }
 }

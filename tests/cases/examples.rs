@@ -52,6 +52,11 @@ async fn the_demo_answers_what_the_readme_says() {
     let answer = gateway.get("/v2/customers/7?page=2").await.is(200);
     assert_eq!(answer.text(), "{\"backend_got\":\"GET /internal/customers/7?page=2\"}\n");
     assert_eq!((answer.header("x-served-by"), answer.header("server")), (Some("allium"), None));
+    let overview = gateway.get("/v1/customers/7/overview").await.is(200);
+    let page = r#"{"customer":"Ada","risk":"unknown","orders":[{"tracking_no":"T1","total":19.90},{"tracking_no":"T2","total":5.00}],"parcels":[{"tracking_no":"T1","status":"delivered"},{"tracking_no":"T2","status":"on its way"}],"partial":["risk"]}"#;
+    assert_eq!((overview.text().as_str(), overview.header("x-partial")), (page, Some("risk")));
+    let none = gateway.get("/v1/customers/8/overview").await.is(502);
+    assert_eq!(none.json()["message"], "the task 'profile' failed: the backend answered 404");
     let refused = gateway.get("/v2/customers/x?page=99").await.is(400).json();
     let keys: Vec<&String> = refused["details"].as_object().expect("details").keys().collect();
     assert_eq!(keys, ["/params/id/type", "/params/page/maximum"]);

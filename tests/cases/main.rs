@@ -15,6 +15,7 @@ mod not_built;
 mod onion;
 mod openapi;
 mod params;
+mod pipelines;
 mod reload;
 mod respond;
 mod routing;

@@ -25,7 +25,8 @@ async fn targets() {
         ("{trpc: {upstream: u, callee: a.b, func: /a/b}}", "`trpc`"),
         ("{custom: {upstream: u, codec: a.lua}}", "`custom`"),
         ("{push: {transports: websocket}}", "`push`"),
-        ("{pipeline: {stages: [{a: {http: {upstream: u}}}]}}", "`pipeline`"),
+        ("{pipeline: {stages: [{a: {http: {upstream: u}}}], merge: {lua: a.lua}}}", "a script that merges"),
+        ("{pipeline: {stages: [{a: {grpc: {upstream: u, method: a.B/C}}}]}}", "`grpc`"),
     ] {
         check("", "", proxy, missing).await;
     }

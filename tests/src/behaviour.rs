@@ -36,6 +36,8 @@ pub enum Behaviour {
     Trailers,
     /// Says 103 before 200.
     EarlyHints,
+    /// Answers with the JSON of the first path that the request's begins with, else 404.
+    ByPath(&'static [(&'static str, &'static str)]),
     /// Reads each request to its end and answers with these bytes.
     Answers(Vec<u8>),
     /// Answers the first request of a connection, then closes it when the second comes.
@@ -126,6 +128,12 @@ pub async fn converse(line: &mut Line<TcpStream>, behaviour: &Behaviour, record:
                 echo(line, &received).await?;
             }
             Behaviour::Answers(bytes) => line.send(bytes).await?,
+            Behaviour::ByPath(answers) => {
+                let found = answers.iter().find(|it| received.head.target().starts_with(it.0)).map(|it| it.1);
+                let (status, body) = found.map_or(("404 Not Found", "{}"), |it| ("200 OK", it));
+                let length = body.len();
+                line.send(format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")).await?;
+            }
             Behaviour::ClosesIdle if answered == 0 => echo(line, &received).await?,
             Behaviour::ClosesIdle => return Ok(()),
             Behaviour::Script(_) => unreachable!("a script has been followed above"),

@@ -9,10 +9,18 @@ use std::{
 use crate::{backend::Backend, behaviour::Behaviour};
 
 /// A backend of the demo: its name, its address as the definitions have it, how it behaves.
-const PARTS: &[(&str, u16)] = &[("customers", 9101), ("events", 9102)];
+const PARTS: &[(&str, u16)] = &[("customers", 9101), ("events", 9102), ("shop", 9103)];
 
 /// Nobody listens here: the report service of the demo is always down.
 const DOWN: u16 = 9109;
+
+/// What the shop knows.
+const SHOP: &[(&str, &str)] = &[
+    ("/profile/7", r#"{"account_id":"a1","name":"Ada"}"#),
+    ("/orders?account=a1", r#"{"items":[{"tracking_no":"T1","total":19.90},{"tracking_no":"T2","total":5.00}]}"#),
+    ("/track/T1", r#"{"tracking_no":"T1","status":"delivered"}"#),
+    ("/track/T2", r#"{"tracking_no":"T2","status":"on its way"}"#),
+];
 
 pub struct Backends {
     running: Vec<(u16, Backend)>,
@@ -21,6 +29,7 @@ pub struct Backends {
 fn behaviour(name: &str) -> Behaviour {
     match name {
         "events" => Behaviour::Sse { every: Duration::from_secs(1), events: usize::MAX },
+        "shop" => Behaviour::ByPath(SHOP),
         _ => Behaviour::Summary,
     }
 }

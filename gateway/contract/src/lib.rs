@@ -5,6 +5,7 @@
 pub mod body;
 pub mod caller;
 pub mod catalog;
+pub mod collector;
 pub mod discovery;
 pub mod env;
 pub mod exchange;

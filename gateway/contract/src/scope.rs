@@ -6,10 +6,12 @@ use percent_encoding::percent_decode_str;
 
 use crate::{
     Body, Exchange, Kind, Outcome, Problem,
+    collector::Item,
     expression::{Root, Scope, Value},
 };
 
 /// The fields of a form, decoded, in the order of the body. Left in the notes by whoever read the body.
+#[derive(Clone)]
 pub struct Form(pub Vec<(String, String)>);
 
 /// An exchange, and what came back where something has.
@@ -165,7 +167,11 @@ impl Scope for ExchangeScope<'_> {
                 Some(Err(it)) => it.call.map(|it| it.word()).into(),
                 _ => Value::Null,
             },
-            Root::Task(_) | Root::TaskCall(_) | Root::TaskHeaders(_) | Root::Item => Value::Null,
+            Root::Task(it) => ex.task(it).and_then(|it| it.value.as_ref()).map_or(Value::Null, Into::into),
+            Root::TaskCall(it) if ex.task(it).is_some() => fields(&["status", "headers"]),
+            Root::TaskCall(_) => Value::Null,
+            Root::TaskHeaders(it) => ex.task(it).map_or(Value::Null, |it| all_headers(&it.headers)),
+            Root::Item => ex.notes.get::<Item>().map_or(Value::Null, |it| it.0.clone()),
         }
     }
 
@@ -199,6 +205,12 @@ impl Scope for ExchangeScope<'_> {
                 _ => Value::Null,
             },
             Root::ResponseHeaders => self.response().map_or(Value::Null, |it| header(it.headers(), name)),
+            Root::TaskCall(it) => match name {
+                "status" => ex.task(it).and_then(|it| it.status).map(|it| i64::from(it.as_u16())).into(),
+                "headers" => self.root(Root::TaskHeaders(it)),
+                _ => Value::Null,
+            },
+            Root::TaskHeaders(it) => ex.task(it).map_or(Value::Null, |it| header(&it.headers, name)),
             _ => self.root(root).get(name),
         }
     }

@@ -10,7 +10,7 @@ use contract::{
 use http::{HeaderName, HeaderValue};
 use schemas::{Document, Kind, v1};
 
-use super::{calls, rings, told::Told, validate::Validate, world::Compiler};
+use super::{pipelines, rings, told::Told, validate::Validate, world::Compiler};
 use crate::{
     params::Params,
     route::{
@@ -65,8 +65,9 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
     let authenticated = written.iter().any(|it| world.plugins.iter().any(|entry| entry.name == it.ring.name && entry.notes.authenticates));
     let names = Names { authenticated, secrets: true, ..names };
     told.reads.set(Reads::default());
-    let action = it.proxy.as_ref().and_then(|it| calls::action(world, told, it, &names));
-    let outbound = it.outbound.as_ref().map(|it| outbound(told, it, &Names { place: Place::Outbound, ..names })).unwrap_or_default();
+    let action = it.proxy.as_ref().and_then(|it| pipelines::action(world, told, (&info.name, version), it, &names));
+    let labels = it.proxy.as_deref().map(pipelines::labels).unwrap_or_default();
+    let outbound = it.outbound.as_ref().map(|it| outbound(told, it, &pipelines::outside(&names, &labels))).unwrap_or_default();
     // Expressions of `outbound` see the request's body too, which must be read before it is handed on.
     let reads_body = told.reads.get().body();
     let life = life(world, told, info, &captures);

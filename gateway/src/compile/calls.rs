@@ -9,14 +9,23 @@ use super::{told::Told, upstreams, world::Compiler};
 use crate::{
     target::{
         Action,
-        call::{Call, Send, Source},
+        call::{Call, Headers, Keeps, Send, Source},
         respond::{Content, Redirect, Respond},
+        step::Step,
     },
     upstream::{Host, Upstream},
 };
 
 /// Where the call of an Api is written.
 const PROXY: &str = "/proxy";
+
+/// A call, or every call of a pipeline.
+pub fn every(it: &v1::Call) -> Box<dyn Iterator<Item = &v1::Call> + '_> {
+    match &it.target {
+        Some(v1::call::Target::Pipeline(it)) => Box::new(it.stages.iter().flat_map(|it| &it.tasks).filter_map(|it| it.call.as_ref())),
+        _ => Box::new(std::iter::once(it)),
+    }
+}
 
 /// Compiles `proxy`; `None` after faults.
 pub fn action(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, names: &Names<'_>) -> Option<Action> {
@@ -31,10 +40,40 @@ pub fn action(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, names: &Name
                 Target::Grpc(_) => "grpc",
                 Target::Trpc(_) => "trpc",
                 Target::Custom(_) => "custom",
-                Target::Pipeline(_) => "pipeline",
                 _ => "push",
             };
             told.not_built(&format!("/proxy/{name}"), &format!("`{name}`"));
+            None
+        }
+    }
+}
+
+/// The call of a pipeline's task, written at `place`: it sends what is named, and of the request only what is asked for.
+pub fn step(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, names: &Names<'_>) -> Option<Step> {
+    use v1::call::Target;
+    beside(told, place, it);
+    match it.target.as_ref()? {
+        Target::Http(http) => {
+            let mut call = call(world, told, place, it, http, names)?;
+            let inherits = |what: &str| it.send.as_ref().is_some_and(|it| it.inherit.iter().any(|it| it == what));
+            let headers = if inherits("headers") { Headers::Readable } else { Headers::Traced };
+            let keeps = Keeps { headers, query: inherits("query"), body: inherits("body") };
+            if keeps.body {
+                told.reads.set(told.reads.get().and_body());
+            }
+            call.method.get_or_insert(Method::GET);
+            call.send.get_or_insert_default().keeps = keeps;
+            call.tells_time = true;
+            Some(Step::Call(Box::new(call)))
+        }
+        Target::Respond(it) => respond(told, place, it, names).map(|it| Step::Respond(Box::new(it))),
+        other => {
+            let name = match other {
+                Target::Grpc(_) => "grpc",
+                Target::Trpc(_) => "trpc",
+                _ => "custom",
+            };
+            told.not_built(&format!("{place}/{name}"), &format!("`{name}`"));
             None
         }
     }
@@ -103,8 +142,9 @@ fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, http:
         told.error(&at("/timeout"), "bad-unit", "no time at all is not enough for any call");
     }
     let send = it.send.as_ref().and_then(|it| send(told, &at("/send"), it, names)).map(Box::new);
+    let tells_time = false;
     let upgrades = http.upgrades.iter().map(|it| it.to_ascii_lowercase().into()).collect();
-    (!told.has_errors()).then_some(Call { upstream, method, prefix, path, host, timeout, upgrades, send })
+    (!told.has_errors()).then_some(Call { upstream, method, prefix, path, host, timeout, upgrades, send, tells_time })
 }
 
 /// The upstream of a name or a URL, the path that a URL puts in front, and whose `Host` is sent.
@@ -172,7 +212,7 @@ fn find(world: &Compiler<'_>, told: &Told<'_>, at: &str, text: &str) -> Option<(
 }
 
 fn send(told: &Told<'_>, place: &str, it: &v1::Send, names: &Names<'_>) -> Option<Send> {
-    if !it.inherit.is_empty() {
+    if !it.inherit.is_empty() && place.starts_with("/proxy/send") {
         told.error(
             &format!("{place}/inherit"),
             "no-meaning",
@@ -205,8 +245,9 @@ fn send(told: &Told<'_>, place: &str, it: &v1::Send, names: &Names<'_>) -> Optio
         None => None,
         Some(it) => Some(content(told, &format!("{place}/body"), it, names)?),
     };
+    let keeps = if it.only() { Keeps::NEEDED } else { Keeps::ALL };
     let form = if it.form.is_empty() { None } else { Some(boxed(list("form", &it.form, Context::Form))) };
-    Some(Send { query: boxed(list("query", &it.query, Context::Query)), headers, cookies: boxed(cookies), form, body, only: it.only() })
+    Some(Send { query: boxed(list("query", &it.query, Context::Query)), headers, cookies: boxed(cookies), form, body, keeps })
 }
 
 /// A value of `send`: text with `${…}`, a scalar as it is written, or a list of them.

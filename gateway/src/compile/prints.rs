@@ -3,7 +3,7 @@ use std::{collections::HashMap, os::unix::fs::MetadataExt, sync::Arc};
 
 use schemas::{Document, v1};
 
-use super::{api, kept::Kept, rings, secrets, world::Compiler};
+use super::{api, calls, kept::Kept, rings, secrets, world::Compiler};
 
 /// Of every Preset by its name, with all Presets inside it.
 pub fn presets<'a>(world: &Compiler<'a>) -> HashMap<&'a str, u128> {
@@ -67,11 +67,13 @@ pub fn api(
     for name in default.into_iter().chain(it.plugins.iter().filter_map(|it| it.r#use.as_deref())) {
         parts.number(presets.get(name).copied().unwrap_or(0));
     }
-    if let Some(v1::call::Target::Http(http)) = it.proxy.as_ref().and_then(|it| it.target.as_ref())
-        && let Some(found) = world.upstreams.get(http.upstream.as_str())
-    {
-        // By identity: another object with the same definition is another upstream.
-        parts.number(found.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize as u128));
+    for call in it.proxy.as_deref().into_iter().flat_map(calls::every) {
+        if let Some(v1::call::Target::Http(http)) = &call.target
+            && let Some(found) = world.upstreams.get(http.upstream.as_str())
+        {
+            // By identity: another object with the same definition is another upstream.
+            parts.number(found.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize as u128));
+        }
     }
     if let Some(it) = it.info.as_ref().and_then(|it| it.lifecycle.as_ref()).and_then(|it| it.successor.as_ref())
         && let Some(other) = world.apis.get(&(it.name.as_str(), it.version.as_deref().unwrap_or(api::NO_VERSION)))

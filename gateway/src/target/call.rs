@@ -36,17 +36,51 @@ pub struct Call {
     /// Protocols that a client may change to, in lower case.
     pub upgrades: Box<[Box<str>]>,
     pub send: Option<Box<Send>>,
+    /// The backend is told how long anybody waits for its answer.
+    pub tells_time: bool,
 }
 
 /// What of the request is changed on its way.
+#[derive(Default)]
 pub struct Send {
     pub query: Named,
     pub headers: Box<[(HeaderName, Source)]>,
     pub cookies: Named,
     pub form: Option<Named>,
     pub body: Option<Content>,
-    /// Nothing unnamed is sent but what a call cannot do without.
-    pub only: bool,
+    pub keeps: Keeps,
+}
+
+/// What goes on of the request that nothing names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeps {
+    pub headers: Headers,
+    pub query: bool,
+    pub body: bool,
+}
+
+/// Which headers go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headers {
+    All,
+    /// What a call cannot do without.
+    Needed,
+    /// All of which the gateway can read the answer: it asks for no part, no coding, and sets no condition.
+    Readable,
+    /// What tells whose call it is, and in which language.
+    Traced,
+}
+
+impl Default for Keeps {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl Keeps {
+    pub const ALL: Self = Self { headers: Headers::All, query: true, body: true };
+    /// `only`.
+    pub const NEEDED: Self = Self { headers: Headers::Needed, query: false, body: false };
 }
 
 /// Values by name, in the order of the definition.
@@ -70,13 +104,42 @@ const NEEDED: &[&str] = &[
     "x-forwarded-port",
 ];
 
+/// What a task sends of the client's headers.
+const TRACED: &[&str] = &["accept-language", "x-request-id", "traceparent", "tracestate"];
+
+/// An answer to these cannot be read as the value of a task.
+const UNREADABLE: &[&str] =
+    &["accept-encoding", "range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "expect"];
+
+/// How long anybody waits for an answer, in milliseconds.
+const TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout-ms");
+
+impl Headers {
+    /// Whether a header of the client goes on, with its body or without.
+    fn keeps(self, name: &HeaderName, body: bool) -> bool {
+        let of_body = || name.as_str().starts_with("content-");
+        match self {
+            Self::All => true,
+            Self::Needed => NEEDED.contains(&name.as_str()),
+            Self::Readable => !UNREADABLE.contains(&name.as_str()) && (body || !of_body()),
+            Self::Traced => {
+                TRACED.contains(&name.as_str()) || (body && (*name == header::CONTENT_TYPE || *name == header::CONTENT_ENCODING))
+            }
+        }
+    }
+}
+
 impl Call {
     pub async fn run(&self, ex: &mut Exchange) -> Outcome {
-        let request = self.request(ex)?;
+        let mut request = self.request(ex)?;
         let deadline = match self.timeout {
             Some(it) => ex.deadline.min(Instant::now() + it),
             None => ex.deadline,
         };
+        if let Some(headers) = request.headers.as_mut().filter(|_| self.tells_time) {
+            let left = deadline.saturating_duration_since(Instant::now()).as_millis().min(u64::MAX.into()) as u64;
+            headers.insert(TIMEOUT, left.into());
+        }
         // Without a limit of the author's own, a body may take as long as it moves.
         let time = Time { head: deadline, body: self.timeout.map(|_| deadline) };
         self.upstream.call(ex, request, &self.host, time).await
@@ -93,7 +156,7 @@ impl Call {
         let upgrade = ex.upgrade.take_if(|it| self.allows(&it.protocol));
         let body = match content {
             Some(it) => it,
-            None if self.send.as_ref().is_some_and(|it| it.only) => Body::Empty,
+            None if self.send.as_ref().is_some_and(|it| !it.keeps.body) => Body::Empty,
             None => hand_on(ex),
         };
         Ok(Request { method, target, host, headers, body, upgrade })
@@ -116,14 +179,14 @@ impl Call {
             None => target.extend_from_slice(ex.path().as_bytes()),
             Some(it) => drop(it.render_into(&ex.scope(), &mut target).map_err(|it| failed(it, "http.path"))?),
         }
-        let only = self.send.as_ref().is_some_and(|it| it.only);
+        let keeps = self.send.as_ref().is_none_or(|it| it.keeps.query);
         let named = self.send.as_ref().map_or(&[][..], |it| &it.query);
         let mut empty = !target.contains(&b'?');
         let mut add = |target: &mut Vec<u8>| {
             target.push(if empty { b'?' } else { b'&' });
             empty = false;
         };
-        if let (Some(query), false) = (ex.query(), only) {
+        if let (Some(query), true) = (ex.query(), keeps) {
             if named.is_empty() {
                 add(&mut target);
                 target.extend_from_slice(query.as_bytes());
@@ -184,15 +247,12 @@ impl Send {
     /// The headers, and the body where another one is to be sent.
     fn apply(&self, ex: &Exchange) -> Result<(HeaderMap, Option<Body>), Box<Problem>> {
         let scope = ex.scope();
-        let mut headers = match self.only {
-            false => ex.head.headers.clone(),
-            true => ex
-                .head
-                .headers
-                .iter()
-                .filter(|(name, _)| NEEDED.contains(&name.as_str()))
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
+        let mut headers = match self.keeps.headers {
+            Headers::All => ex.head.headers.clone(),
+            some => {
+                let kept = ex.head.headers.iter().filter(|(name, _)| some.keeps(name, self.keeps.body));
+                kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+            }
         };
         for (name, source) in &self.headers {
             let mut values = Vec::new();
@@ -242,7 +302,7 @@ impl Send {
                 text.extend_from_slice(it);
             }
         };
-        if !self.only {
+        if matches!(self.keeps.headers, Headers::All | Headers::Readable) {
             for line in ex.head.headers.get_all(header::COOKIE) {
                 for piece in line.as_bytes().split(|it| *it == b';').map(<[u8]>::trim_ascii).filter(|it| !it.is_empty()) {
                     let name = piece.split(|it| *it == b'=').next().unwrap_or(piece).trim_ascii();

@@ -101,7 +101,7 @@ fn an_upstream_of_a_url_conditions_and_bodies_are_shown() {
 fn other_kinds_are_shown_where_no_api_has_the_name() {
     let it = demo(&["explain", "public-api"], 0).out;
     assert!(it.starts_with("Preset public-api\n") && it.contains(" 2  headers"), "{it}");
-    assert!(it.ends_with("\nUsed by\n  customers@v1, customers@v2, events@v1\n"), "{it}");
+    assert!(it.ends_with("\nUsed by\n  customer-overview@v1, customers@v1, customers@v2, events@v1\n"), "{it}");
     let bench = Bench::new(&[
         ("routes/u.yaml", UPSTREAM),
         ("routes/a.yaml", &api("a", "GET /a")),

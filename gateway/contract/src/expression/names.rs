@@ -147,6 +147,11 @@ impl Reads {
         Self(self.0 | other.0)
     }
 
+    /// The same, and the request's body.
+    pub fn and_body(self) -> Self {
+        Self(self.0 | Root::Body.bit())
+    }
+
     pub(super) fn add(&mut self, root: Root) {
         self.0 |= root.bit();
     }
