@@ -35,7 +35,7 @@ soak: ## Change definitions 500 times under full load with streams open; optimiz
 	@scripts/setup.sh build
 	$(CARGO) test --release --locked --package tests --test cases -- --ignored --nocapture --test-threads=1 soak::
 
-bench: ## Measure beside nginx, HAProxy and Envoy; takes half an hour. ARGS=--quick for a smoke test
+bench: ## Measure beside nginx, HAProxy and Envoy; takes ten minutes and a build. ARGS=--quick for a smoke test
 	@scripts/setup.sh build
 	@bench/setup.sh peers
 	python3 bench/bench.py $(ARGS)

@@ -138,7 +138,7 @@ def backend(core):
 
 PLUGINS = """plugins:
   - headers: {response: {set: {x-content-type-options: nosniff}}}
-  - cors: {origins: ["https://*.example.com"]}
+  - cors: {origins: ["https://*.example.com"], expose: []}
   - ip-acl: {allow: [127.0.0.0/8]}
   - fallback: {conditions: ["503"], respond: {status: 200, body: {items: []}}}
   - headers: {request: {set: {x-when: "yes"}}}
@@ -194,10 +194,14 @@ def envoy_command(folder, upstream, apis, plugins):
         routes.append("- {match: {%s}, route: {cluster: backend}}" % match)
     indented = "\n".join(" " * 24 + it for it in routes)
     path = fill("envoy.yaml", folder, plugins, PORT=port, UPSTREAM=upstream, ROUTES=indented)
-    envoy = glob.glob(os.path.join(ROOM, "venv", "lib", "*", "site-packages", "envoy", "_bin", "envoy"))
-    if not envoy:
+    return [envoy(), "-c", path, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn"], port
+
+
+def envoy():
+    found = glob.glob(os.path.join(ROOM, "venv", "lib", "*", "site-packages", "envoy", "_bin", "envoy"))
+    if not found:
         raise SystemExit("envoy is missing: bench/setup.sh peers")
-    return [envoy[0], "-c", path, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn"], port
+    return found[0]
 
 
 COMMANDS = {"allium": allium_command, "nginx": nginx_command, "haproxy": haproxy_command, "envoy": envoy_command}
