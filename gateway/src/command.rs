@@ -16,6 +16,7 @@ mod run;
 mod schema;
 mod table;
 mod terminal;
+mod test;
 mod world;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -53,13 +54,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, plugins: &'static [En
         Word::Rollback(it) => history::rollback(&it, &given, &terminal),
         Word::Convert(it) => convert::convert(&it, &terminal),
         Word::Schema(it) => schema::schema(&it, &given, &terminal),
-        Word::Test(_) => not_built("test", "the tests inside definitions", &terminal),
+        Word::Test(it) => test::test(&it, &given, &terminal),
         Word::Openapi(it) => openapi::openapi(&it, &given, &terminal),
     };
     ended.unwrap_or_else(|it| it).into()
-}
-
-fn not_built(word: &str, what: &str, terminal: &Terminal) -> Result<Exit, Exit> {
-    terminal.error(&format!("`allium {word}` is known, but not built into this version: {what} will come with it"));
-    Err(Exit::NotBuilt)
 }

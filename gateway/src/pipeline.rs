@@ -1,5 +1,6 @@
 //! Stages in turn, tasks side by side: one call in, many calls out.
 pub mod answer;
+pub mod given;
 pub mod task;
 pub mod together;
 

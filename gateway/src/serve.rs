@@ -86,8 +86,8 @@ impl Connection {
     }
 
     /// The request as an exchange, before its route is known.
-    fn exchange(&self, incoming: Incoming, info: Arc<RouteInfo>) -> (Exchange, Hop) {
-        let Incoming { mut head, body, upgrade, early, started } = incoming;
+    fn exchange(&self, arrived: Arrived, info: Arc<RouteInfo>) -> (Exchange, Hop) {
+        let Arrived { mut head, body, upgrade, early, started } = arrived;
         let mut peer = self.peer.clone();
         let hop = self.forwarding.borrow_mut().arrive(&mut head.headers, &mut peer, &self.worker.shared.trusted);
         let id = ids::assign(&mut head.headers, self.worker.shared.keep_ids, &self.worker.random);
@@ -107,11 +107,22 @@ impl Connection {
             vars: Vec::new(),
             caller: None,
             notes: Default::default(),
-            early: Some(Box::new(Early(early))),
+            early: early.map(|it| Box::new(Early(it)) as Box<dyn contract::exchange::Early>),
             upgrade,
             local: self.worker.local.clone(),
         };
         (exchange, hop)
+    }
+
+    /// Answers a request that came on no connection, as tests of definitions do. `prepare` sees the exchange before its route is known.
+    pub async fn alone(&self, request: http::Request<Body>, prepare: impl FnOnce(&mut Exchange)) -> Response<Body> {
+        let served = self.worker.shared.served.load_full();
+        let (head, body) = request.into_parts();
+        let arrived = Arrived { head, body, upgrade: None, early: None, started: tokio::time::Instant::now() };
+        let (mut ex, _) = self.exchange(arrived, served.unmatched.infos[0].clone());
+        prepare(&mut ex);
+        let route = find(&served, &mut ex);
+        self.run(&route, &mut ex, &mut "").await
     }
 
     /// Runs the exchange through its route; the answer is the client's.
@@ -159,6 +170,22 @@ impl Connection {
             format_args!("{}", problem.explain()),
             &[("reason", &problem.reason), ("api", &info.id), ("upstream", &upstream), ("node", &node), ("id", &id)],
         );
+    }
+}
+
+/// A request, from a connection or from none.
+struct Arrived {
+    head: http::request::Parts,
+    body: Body,
+    upgrade: Option<contract::body::BoxBody>,
+    early: Option<http1::Early>,
+    started: tokio::time::Instant,
+}
+
+impl From<Incoming> for Arrived {
+    fn from(it: Incoming) -> Self {
+        let Incoming { head, body, upgrade, early, started } = it;
+        Self { head, body, upgrade, early: Some(early), started }
     }
 }
 
@@ -225,7 +252,7 @@ impl Handler for Connection {
         let served = self.worker.shared.served.load();
         note.received = http_body::Body::size_hint(&incoming.body).exact().unwrap_or(0);
         note.at = self.worker.access.is_some().then(SystemTime::now);
-        let (mut ex, _) = self.exchange(incoming, served.unmatched.infos[0].clone());
+        let (mut ex, _) = self.exchange(incoming.into(), served.unmatched.infos[0].clone());
         let route = find(&served, &mut ex);
         drop(served);
         note._in_flight = Some(route.metrics.enter());

@@ -12,8 +12,6 @@ pub enum Exit {
     Usage = 2,
     /// Something cannot be read or written.
     Unusable = 3,
-    /// This version does not have it yet.
-    NotBuilt = 4,
 }
 
 impl From<Exit> for ExitCode {

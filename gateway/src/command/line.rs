@@ -1,5 +1,5 @@
 //! What may be written on the command line, and the help that says so.
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -37,8 +37,7 @@ Exit codes:
   0  all is well
   1  something was found: faults, a difference, a file that is not formatted, an unknown name
   2  the command line is wrong
-  3  something cannot be read or written
-  4  the command is known, but not built into this version";
+  3  something cannot be read or written";
 
 /// The first word of a command.
 #[derive(Debug, Subcommand)]
@@ -53,8 +52,7 @@ pub enum Word {
     Rollback(Rollback),
     Convert(Convert),
     Schema(Schema),
-    /// Run the tests inside definitions (not built yet)
-    Test(NotBuilt),
+    Test(Test),
     Openapi(Openapi),
 }
 
@@ -168,6 +166,35 @@ pub struct Explain {
     /// How it is written
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+}
+
+/// Run the tests inside definitions, without a network
+///
+/// Each test under `tests` of an Api sends its request through the whole route, plugins included; what stands under `given`
+/// answers in the place of the backends, by the label of a task, or `proxy` where there is one call. Tests run side by side, and
+/// are told in the order of the definitions. `body` under `expect` may leave members of objects out; a list has its length.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  allium test                         of all definitions
+  allium test routes/demo
+  allium test --only 'broken backend' whose name holds this
+  allium test --junit results.xml     for a CI, too
+
+Exit codes:
+  0  every test passed, or there is none
+  1  a test failed, no test has the name, or the definitions have faults
+  3  something cannot be read or written")]
+pub struct Test {
+    /// A folder or file of definitions [default: `definitions.dir` of the settings]
+    #[arg(value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// Only tests whose name holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// Writes the results as JUnit's XML, too
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
 }
 
 /// List all routes in the order of precedence
@@ -418,11 +445,4 @@ pub struct Openapi {
 pub enum Notation {
     Json,
     Yaml,
-}
-
-/// Known, but not built into this version
-#[derive(Debug, Args)]
-pub struct NotBuilt {
-    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub rest: Vec<OsString>,
 }

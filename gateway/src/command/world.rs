@@ -37,6 +37,8 @@ pub struct World {
     pub shop: Workshop,
     /// Those without a fault of their own, by file and place.
     pub documents: Vec<Arc<Document>>,
+    /// All of them as they would be served, if they fit together.
+    pub snapshot: Option<compile::Snapshot>,
     /// Those among them that do not fit to the others.
     pub bad: HashSet<Id>,
     /// Every fault, by file and place.
@@ -138,7 +140,7 @@ impl Known {
         let outcome = compile::compile(&shop, "check", documents.clone(), &loaded.broken, None);
         faults.extend(outcome.faults);
         settle(&mut faults);
-        World { shop, documents, bad: outcome.broken, faults, counts }
+        World { shop, snapshot: outcome.snapshot, documents, bad: outcome.broken, faults, counts }
     }
 
     /// A workshop that starts nothing: no names are resolved, no thread is made.

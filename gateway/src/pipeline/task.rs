@@ -12,7 +12,7 @@ use contract::{
 use http::StatusCode;
 use tokio::time::{Instant, timeout_at};
 
-use super::together::Together;
+use super::{given::Given, together::Together};
 use crate::upstream::Asked;
 
 /// What one task calls. The protocols are known above.
@@ -151,6 +151,9 @@ impl<S: Step> Task<S> {
             return Err(Failure::time());
         }
         let mut child = child(ex, item);
+        if let Some(it) = ex.notes.get::<Given>() {
+            child.notes.put(it.of(&self.label));
+        }
         child.deadline = deadline.into_std();
         let work = async {
             let answer = self.step.call(&mut child).await.map_err(|it| Failure::call(it, self.reads_tasks))?;

@@ -9,3 +9,4 @@ mod openapi;
 mod routes;
 mod schema;
 mod streams;
+mod test;
