@@ -124,7 +124,7 @@ impl App {
             metrics: metrics.clone(),
             states: StateKeeper::default(),
             apps: Default::default(),
-            spawn: Arc::new(Spawner(background.handle().clone())),
+            spawn: Arc::new(Spawner::new(background.handle().clone())),
             log: log.clone(),
             egress,
             limits: settings.limits.clone(),

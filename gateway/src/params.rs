@@ -5,6 +5,8 @@ use contract::{Value, catalog::Fault, exchange::Captures, problem::Detail};
 use http::request;
 use serde_json::{Map, Value as Json};
 
+pub mod body;
+mod endless;
 pub mod media;
 mod param;
 mod schema;
@@ -521,7 +523,7 @@ mod tests {
             (json!({"x": {"in": "query", "enum": [1, 2]}}), "/x/enum", "no type is string"),
             (json!({"x": {"in": "query", "minimum": 1}}), "/x/minimum", "no type is string"),
             (json!({"x": {"in": "query", "pattern": "("}}), "/x/pattern", "not a regular expression: unclosed group"),
-            (json!({"x": {"in": "query", "pattern": "^(?!a)b"}}), "/x/pattern", "look around"),
+            (json!({"x": {"in": "query", "pattern": "^(?!a"}}), "/x/pattern", "not a regular expression"),
             (json!({"x": {"in": "query", "pattern": "(a)\\1"}}), "/x/pattern", "refer back"),
             (json!({"x": {"in": "query", "format": "emial"}}), "/x/format", "did you mean 'email'?"),
             (json!({"x": {"in": "query", "type": "integer", "default": "1"}}), "/x/default", "must be integer but found '1'"),

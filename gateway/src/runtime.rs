@@ -1,10 +1,10 @@
 //! The threads: workers with a runtime each for requests, and one background runtime for everything else.
-use std::{future::Future, pin::Pin, rc::Rc, thread::JoinHandle};
+use std::{future::Future, pin::Pin, rc::Rc, sync::Arc, thread::JoinHandle};
 
 use contract::local::Local;
 use tokio::{
     runtime::{Builder, Handle, LocalOptions, Runtime},
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
 };
 
 type Work = Box<dyn FnOnce(Rc<Local>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
@@ -90,7 +90,18 @@ pub fn background() -> std::io::Result<Runtime> {
 }
 
 /// `contract`'s way to start work beside a request.
-pub struct Spawner(pub Handle);
+pub struct Spawner {
+    background: Handle,
+    /// As many heavy computations run at a time as leave requests half of the cores.
+    heavy: Arc<Semaphore>,
+}
+
+impl Spawner {
+    pub fn new(background: Handle) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |it| it.get());
+        Self { background, heavy: Arc::new(Semaphore::new((cores / 2).max(1))) }
+    }
+}
 
 impl contract::env::Spawn for Spawner {
     fn local(&self, work: Pin<Box<dyn Future<Output = ()>>>) {
@@ -98,7 +109,17 @@ impl contract::env::Spawn for Spawner {
     }
 
     fn background(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        self.0.spawn(work);
+        self.background.spawn(work);
+    }
+
+    fn heavy(&self, work: Box<dyn FnOnce() + Send>) {
+        let places = self.heavy.clone();
+        self.background.spawn(async move {
+            // Never closed, so there is always a place in the end.
+            if let Ok(_place) = places.acquire().await {
+                let _ = tokio::task::spawn_blocking(work).await;
+            }
+        });
     }
 }
 

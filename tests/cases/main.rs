@@ -2,6 +2,7 @@
 mod admin;
 mod answers;
 mod auth;
+mod body;
 mod bytes;
 mod definitions;
 mod examples;

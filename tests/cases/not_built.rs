@@ -49,7 +49,6 @@ async fn parts_of_an_api() {
     for (api, missing) in [
         ("messages: {rate: 20/s}", "limits of messages"),
         ("on_change: close", "on_change"),
-        ("inbound: {match: /a, body: {schema: {type: object}}}", "validation of bodies by a schema"),
     ] {
         check("", api, "{http: {upstream: u}}", missing).await;
     }

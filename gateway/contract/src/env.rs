@@ -153,6 +153,25 @@ pub trait Spawn: Send + Sync {
     fn local(&self, work: Pin<Box<dyn Future<Output = ()>>>);
     /// On the background runtime.
     fn background(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>);
+    /// Computing that would hold up a worker, on a thread of the background pool; few of them run at a time, the others wait.
+    fn heavy(&self, work: Box<dyn FnOnce() + Send>) {
+        self.background(Box::pin(async move { work() }));
+    }
+}
+
+/// From this size on, in bytes, work on a whole document goes to the background pool.
+pub const HEAVY: usize = 256 * 1024;
+
+/// Computes on the background pool while other requests of this worker go on; `None` if the work panicked or the gateway ends.
+pub async fn heavy<T: Send + 'static>(spawn: &dyn Spawn, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (tell, hear) = tokio::sync::oneshot::channel();
+    spawn.heavy(Box::new(move || {
+        // Nobody waits for the result of a client that has left.
+        if !tell.is_closed() {
+            let _ = tell.send(work());
+        }
+    }));
+    hear.await.ok()
 }
 
 /// Forgets one key, or all; says how many were forgotten.

@@ -13,6 +13,7 @@ pub mod expression;
 pub mod json;
 pub mod local;
 pub mod meter;
+pub mod multipart;
 pub mod onion;
 pub mod problem;
 pub mod scope;

@@ -8,6 +8,7 @@ use crate::{
     Body, Exchange, Kind, Outcome, Problem,
     collector::Item,
     expression::{Root, Scope, Value},
+    multipart,
 };
 
 /// The fields of a form, decoded, in the order of the body. Left in the notes by whoever read the body.
@@ -33,8 +34,12 @@ impl Exchange {
 
     /// Reads the body for expressions, up to the route's `max_size`: JSON by its media type, else a form, else nothing to see.
     ///
-    /// Errors: 413 over `max_size`, 400 for a body that is not what its media type says.
+    /// A key that stands twice is a fault: the backend might read the other one.
+    /// Errors: 413 over `max_size`, 400 for a body that is not what its media type says, or that has two.
     pub async fn open_body(&mut self) -> Result<(), Box<Problem>> {
+        if self.head.headers.get_all(header::CONTENT_TYPE).iter().nth(1).is_some() {
+            return Err(Problem::new(Kind::Invalid, "Content-Type is given more than once"));
+        }
         let media = media_type(&self.head.headers);
         if is_json(&media) {
             let limit = self.route.body_limit;
@@ -42,22 +47,56 @@ impl Exchange {
                 return Ok(());
             }
             return match self.body.json(limit, self.route.json_depth).await.map_err(crate::BodyError::of_request)? {
+                Ok(it) if it.has_repeats() => Err(Problem::new(Kind::Invalid, "the body is not valid JSON: a key stands twice in one object")),
                 Ok(_) => Ok(()),
                 Err(fault) => Err(Problem::new(Kind::Invalid, format!("the body is not valid JSON: {fault}"))),
             };
         }
-        let most = self.route.field_count;
-        let bytes = self.read_body().await?;
-        if media == "application/x-www-form-urlencoded" {
-            if memchr::memchr_iter(b'&', bytes).count() >= most {
-                return Err(Problem::new(Kind::Invalid, format!("the form has more than the {most} fields allowed here")));
-            }
-            let form = Form(pairs(bytes).map(|(name, value)| (name.into_owned(), value.into_owned())).collect());
-            self.notes.put(form);
+        let boundary = multipart::boundary(&self.head.headers);
+        if self.notes.get::<Form>().is_some() || (boundary.is_none() && media != "application/x-www-form-urlencoded") {
+            self.read_body().await?;
+            return Ok(());
         }
+        let most = self.route.field_count;
+        let bytes = self.read_body().await?.clone();
+        let form = match boundary {
+            Some(boundary) => Form::of_parts(&boundary.and_then(|it| multipart::parts(&bytes, &it, most)).map_err(not_a_form)?)?,
+            None => Form::of_urlencoded(&bytes, most)?,
+        };
+        self.notes.put(form);
         Ok(())
     }
 }
+
+fn not_a_form(why: &'static str) -> Box<Problem> {
+    Problem::new(Kind::Invalid, format!("the body is not a valid form: {why}"))
+}
+
+impl Form {
+    /// Of `application/x-www-form-urlencoded`. Errors: 400 for more than `most` fields, or for one that is not UTF-8.
+    pub fn of_urlencoded(bytes: &[u8], most: usize) -> Result<Self, Box<Problem>> {
+        if memchr::memchr_iter(b'&', bytes).count() >= most {
+            return Err(Problem::new(Kind::Invalid, format!("the form has more than the {most} fields allowed here")));
+        }
+        let one = |(name, value): (Octets<'_>, Octets<'_>)| Some((name.ok()?.into_owned(), value.ok()?.into_owned()));
+        octet_pairs(bytes).map(one).collect::<Option<_>>().map(Self).ok_or_else(|| not_a_form("a field is not UTF-8"))
+    }
+
+    /// Of `multipart/form-data`; a file is known by its name alone. Errors: 400 for a field that is not UTF-8.
+    pub fn of_parts(parts: &[multipart::Part<'_>]) -> Result<Self, Box<Problem>> {
+        let one = |it: &multipart::Part<'_>| {
+            let value = match &it.filename {
+                Some(file) => file.clone(),
+                None => std::str::from_utf8(it.content).ok()?.to_owned(),
+            };
+            Some((it.name.clone(), value))
+        };
+        parts.iter().map(one).collect::<Option<_>>().map(Self).ok_or_else(|| not_a_form("a field is not UTF-8"))
+    }
+}
+
+/// Decoded text, or the octets of what is no UTF-8.
+pub type Octets<'a> = Result<Cow<'a, str>, Cow<'a, [u8]>>;
 
 /// The media type of a message, in lower case, without its parameters.
 pub fn media_type(headers: &HeaderMap) -> String {
@@ -72,19 +111,32 @@ pub fn is_json(media: &str) -> bool {
 
 /// Names and values of a query or an urlencoded form, decoded as WHATWG does: `+` is a space.
 pub fn pairs(text: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    octet_pairs(text).map(|(name, value)| (lossy(name), lossy(value)))
+}
+
+/// The same, without loss.
+pub fn octet_pairs(text: &[u8]) -> impl Iterator<Item = (Octets<'_>, Octets<'_>)> {
     text.split(|it| *it == b'&').filter(|it| !it.is_empty()).map(|it| {
         let at = it.iter().position(|it| *it == b'=').unwrap_or(it.len());
         (decoded(&it[..at]), decoded(it.get(at + 1..).unwrap_or_default()))
     })
 }
 
-fn decoded(text: &[u8]) -> Cow<'_, str> {
+fn lossy(octets: Octets<'_>) -> Cow<'_, str> {
+    octets.unwrap_or_else(|it| Cow::Owned(String::from_utf8_lossy(&it).into_owned()))
+}
+
+fn octets(bytes: &[u8]) -> Octets<'_> {
+    std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| Cow::Borrowed(bytes))
+}
+
+fn decoded(text: &[u8]) -> Octets<'_> {
     if !text.iter().any(|it| matches!(it, b'%' | b'+')) {
-        return String::from_utf8_lossy(text);
+        return octets(text);
     }
     let spaced: Vec<u8> = text.iter().map(|it| if *it == b'+' { b' ' } else { *it }).collect();
     let bytes: Vec<u8> = percent_encoding::percent_decode(&spaced).collect();
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+    String::from_utf8(bytes).map(Cow::Owned).map_err(|it| Cow::Owned(it.into_bytes()))
 }
 
 /// Names and values of the cookies, as they stand, without surrounding quotes.

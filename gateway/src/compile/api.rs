@@ -6,13 +6,17 @@ use contract::{
     exchange::Secrets,
     expression::{Names, Place, Reads},
     onion::Chain,
+    scope::is_json,
 };
 use http::{HeaderName, HeaderValue};
 use schemas::{Document, Kind, v1};
 
 use super::{pipelines, rings, told::Told, validate::Validate, world::Compiler};
 use crate::{
-    params::Params,
+    params::{
+        Params,
+        body::{BodySchema, Written},
+    },
     route::{
         api::{Life, Notice, Piece, Route, Successor},
         pattern::{Host, Pattern, Segment},
@@ -58,7 +62,7 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
     let when =
         inbound.when.as_deref().and_then(|text| told.condition("/inbound/when", text, &Names { place: Place::InboundWhen, ..names }));
     let body_limit = body_limit(world, told, inbound);
-    let mut validate = validate(told, inbound, params.clone(), body_limit);
+    let mut validate = validate(world, told, inbound, params.clone(), body_limit);
     let written = rings::expand(world, told, document, &it.plugins, it.defaults.unwrap_or(true));
     let (rings, early_params) = rings::build(world, told, &format!("Api/{id}"), &written, &names, &mut validate);
 
@@ -165,11 +169,14 @@ fn body_limit(world: &Compiler<'_>, told: &Told<'_>, inbound: &v1::Inbound) -> u
     told.size("/inbound/body/max_size", written).unwrap_or(world.limits.body.buffered.0) as usize
 }
 
-fn validate(told: &Told<'_>, inbound: &v1::Inbound, params: Option<Arc<Params>>, body_limit: usize) -> Option<Validate> {
+fn validate(
+    world: &Compiler<'_>,
+    told: &Told<'_>,
+    inbound: &v1::Inbound,
+    params: Option<Arc<Params>>,
+    body_limit: usize,
+) -> Option<Validate> {
     let body = inbound.body.as_ref();
-    if body.is_some_and(|it| it.schema.is_some()) {
-        told.not_built("/inbound/body/schema", "validation of bodies by a schema");
-    }
     if params.is_none() && body.is_none() {
         return None;
     }
@@ -184,7 +191,52 @@ fn validate(told: &Told<'_>, inbound: &v1::Inbound, params: Option<Arc<Params>>,
     }
     let accept = HeaderValue::from_str(&content.join(", ")).ok().filter(|it| !it.is_empty());
     let max_size = if body.is_some() { body_limit as u64 } else { u64::MAX };
-    Some(Validate { params, content, accept, max_size })
+    let schema = body.and_then(|it| it.schema.as_ref()).and_then(|it| schema(world, told, it));
+    if schema.is_some() {
+        for (at, it) in content.iter().enumerate().filter(|(_, it)| !is_json(it) && !FORMS.contains(&&***it)) {
+            told.error_help(
+                &format!("/inbound/body/content/{at}"),
+                "bad-media-type",
+                format!("a schema says nothing about '{it}'"),
+                "JSON and forms can be held to a schema; take one or the other away",
+            );
+        }
+    }
+    Some(Validate { params, content, accept, schema, max_size, spawn: world.spawn.clone() })
+}
+
+/// The forms whose fields can be held to a schema.
+const FORMS: [&str; 2] = ["application/x-www-form-urlencoded", "multipart/form-data"];
+
+/// Compiles the schema of bodies; its faults are told where they stand, or where its file is named.
+fn schema(world: &Compiler<'_>, told: &Told<'_>, it: &v1::SchemaRef) -> Option<Arc<BodySchema>> {
+    use v1::schema_ref::Written as Where;
+    const AT: &str = "/inbound/body/schema";
+    let (written, base, file) = match it.written.as_ref()? {
+        Where::Inline(it) => (serde_json::from_str(&it.text).ok().map(|schema| Written { schema, file: None }), AT.to_owned(), None),
+        Where::File(file) => {
+            let base = format!("{AT}/file");
+            let written = Written::of_file(world.root, file).map_err(|why| told.error(&base, "bad-reference", why)).ok();
+            (written, base, Some(file))
+        }
+    };
+    match BodySchema::compile(&written?, world.root) {
+        Ok(it) => Some(Arc::new(it)),
+        Err(faults) => {
+            for it in faults {
+                let (pointer, message) = match file {
+                    Some(file) => (base.clone(), format!("{file}#{}: {}", it.pointer, it.message)),
+                    None => (format!("{base}{}", it.pointer), it.message),
+                };
+                let fault = told.document.places.fault(&pointer, "bad-schema", message);
+                told.push(match it.help {
+                    Some(help) => fault.help(help),
+                    None => fault,
+                });
+            }
+            None
+        }
+    }
 }
 
 fn outbound(told: &Told<'_>, it: &v1::Outbound, names: &Names<'_>) -> Outbound {

@@ -1,9 +1,10 @@
 //! What tells that a route or an upstream need not be built again: everything that it was made from, in one number.
 use std::{collections::HashMap, os::unix::fs::MetadataExt, sync::Arc};
 
-use schemas::{Document, v1};
+use schemas::{Definition, Document, v1};
 
 use super::{api, calls, kept::Kept, rings, secrets, world::Compiler};
+use crate::params::body::{Written, files};
 
 /// Of every Preset by its name, with all Presets inside it.
 pub fn presets<'a>(world: &Compiler<'a>) -> HashMap<&'a str, u128> {
@@ -83,6 +84,21 @@ pub fn api(
     (parts.digest(), secrets)
 }
 
+/// The files that the schema of an Api's bodies refers to.
+pub fn schema_files(world: &Compiler<'_>, document: &Document) -> Vec<String> {
+    use v1::schema_ref::Written as Where;
+    let Definition::Api(it) = &document.message else { return Vec::new() };
+    let schema = it.inbound.as_ref().and_then(|it| it.body.as_ref()).and_then(|it| it.schema.as_ref());
+    let written = match schema.and_then(|it| it.written.as_ref()) {
+        Some(Where::Inline(it)) if it.text.contains("$ref") => {
+            serde_json::from_str(&it.text).ok().map(|schema| Written { schema, file: None })
+        }
+        Some(Where::File(file)) => Written::of_file(world.root, file).ok(),
+        _ => None,
+    };
+    written.map(|it| files(&it, world.root)).unwrap_or_default()
+}
+
 /// Of an Upstream.
 pub fn upstream(world: &Compiler<'_>, document: &Document, it: &v1::Upstream) -> u128 {
     let mut parts = Parts::of(document);
@@ -118,7 +134,8 @@ impl Parts {
         for name in secrets {
             self.text(&world.secret(name).unwrap_or_default());
         }
-        for file in &document.files {
+        let referenced = schema_files(world, document);
+        for file in document.files.iter().chain(&referenced) {
             let meta = std::fs::metadata(world.root.join(file)).ok();
             let print = meta
                 .map(|it| [it.dev() as i64, it.ino() as i64, it.size() as i64, it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()]);

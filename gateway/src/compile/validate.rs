@@ -8,13 +8,21 @@ use std::{
 use bytes::Bytes;
 use contract::{
     Body, BodyError, Exchange, Kind, Outcome, Problem,
+    env::{HEAVY, Spawn, heavy},
+    json::{JsonOptions, JsonView, Repeats},
+    multipart,
     onion::{Filter, Flow, Next, Plugin, Ring},
-    scope::media_type,
+    problem::Detail,
+    scope::{Form as Fields, media_type},
 };
-use http::{HeaderValue, header};
+use http::{HeaderValue, Method, header};
 use http_body::Frame;
 
-use crate::params::{Form, Given, Params, media};
+use crate::params::{
+    Form, Given, MOST_FAULTS, Params,
+    body::BodySchema,
+    media::{self, Media},
+};
 
 /// What an Api declares of its requests.
 pub struct Validate {
@@ -23,25 +31,32 @@ pub struct Validate {
     pub content: Box<[Box<str>]>,
     /// What `Accept` says to a client whose media type is not taken.
     pub accept: Option<HeaderValue>,
+    /// What a body of JSON or a form must be.
+    pub schema: Option<Arc<BodySchema>>,
     /// Said of a body that is larger, whoever reads it.
     pub max_size: u64,
+    /// Where large bodies are looked at.
+    pub spawn: Arc<dyn Spawn>,
 }
 
 impl Validate {
     /// A ring that waits only if it has a body to look at.
     pub fn into_ring(self) -> Ring {
-        match self.params.as_ref().filter(|it| self.content.is_empty() && self.max_size == u64::MAX && !it.need_form()) {
+        match self.params.as_ref().filter(|it| self.content.is_empty() && self.schema.is_none() && self.max_size == u64::MAX && !it.need_form()) {
             Some(it) => Ring::filter("validate", ValidateHead(it.clone())),
             None => Ring::plugin("validate", self),
         }
     }
 
     fn content(&self, ex: &Exchange) -> Result<(), Box<Problem>> {
-        if self.content.is_empty() || matches!(ex.body, Body::Empty) {
+        if matches!(ex.body, Body::Empty) {
             return Ok(());
         }
-        if ex.head.headers.get_all(header::CONTENT_TYPE).iter().count() > 1 {
+        if ex.head.headers.get_all(header::CONTENT_TYPE).iter().nth(1).is_some() {
             return Err(Problem::new(Kind::Invalid, "Content-Type is given more than once"));
+        }
+        if self.content.is_empty() {
+            return Ok(());
         }
         let media = media_type(&ex.head.headers);
         if self.content.iter().any(|it| **it == *media) {
@@ -52,6 +67,60 @@ impl Validate {
             problem.headers.insert(header::ACCEPT, it.clone());
         }
         Err(problem)
+    }
+
+    /// Reads a form, where something declared needs one; its fields stay in the notes.
+    async fn form(&self, ex: &mut Exchange, media: &Media) -> Result<(), Box<Problem>> {
+        let needed = self.schema.is_some() || self.params.as_ref().is_some_and(|it| it.need_form());
+        if needed && matches!(media, Media::Urlencoded | Media::Multipart(_)) {
+            let (most, bytes) = (ex.route.field_count, ex.read_body().await?.clone());
+            let form = match media {
+                Media::Multipart(boundary) => {
+                    let parts = boundary.as_deref().map_err(|it| *it).and_then(|it| multipart::parts(&bytes, it, most));
+                    Fields::of_parts(&parts.map_err(|why| Problem::new(Kind::Invalid, format!("the body is not a valid form: {why}")))?)?
+                }
+                _ => Fields::of_urlencoded(&bytes, most)?,
+            };
+            ex.notes.put(form);
+        }
+        Ok(())
+    }
+
+    /// The faults of the body.
+    async fn body(&self, schema: &Arc<BodySchema>, ex: &mut Exchange, media: &Media) -> Result<Vec<Detail>, Box<Problem>> {
+        if matches!(media, Media::Urlencoded | Media::Multipart(_)) {
+            return Ok(ex.notes.get::<Fields>().map(|it| schema.form_faults(&it.0)).unwrap_or_default());
+        }
+        let limit = ex.route.body_limit;
+        let bytes = ex.body.bytes(limit).await.map_err(BodyError::of_request)?.clone();
+        if bytes.is_empty() {
+            return Ok(match ex.head.method {
+                Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS | Method::TRACE => Vec::new(),
+                _ => vec![Detail { place: "body", schema: "/".into(), pointer: String::new(), message: "the body is missing".into() }],
+            });
+        }
+        if *media != Media::Json {
+            return Err(Problem::new(Kind::UnsupportedMedia, "this API takes JSON in UTF-8, or a form"));
+        }
+        let options = JsonOptions { max_depth: ex.route.json_depth, repeats: Repeats::Refuse, ..JsonOptions::default() };
+        let (known, schema) = (ex.body.as_json().filter(|it| !it.has_repeats()).cloned(), schema.clone());
+        let size = bytes.len();
+        let work = move || {
+            let view = match known {
+                Some(it) => it,
+                None => JsonView::parse_with(bytes, &options)?,
+            };
+            let details = schema.faults(view.root());
+            Ok((view, details))
+        };
+        // Most bodies are small, and going elsewhere costs more than they do.
+        let done = if size < HEAVY { Some(work()) } else { heavy(&*self.spawn, work).await };
+        let done = done.ok_or_else(|| Problem::new(Kind::Internal, "the body could not be checked"))?;
+        let (view, details) = done.map_err(|it: contract::json::JsonError| {
+            Problem::new(Kind::Invalid, format!("the body is not valid JSON: {it}")).reason("validation")
+        })?;
+        ex.body = Body::Json(view);
+        Ok(details)
     }
 }
 
@@ -93,21 +162,27 @@ struct ValidateHead(Arc<Params>);
 
 impl Filter for ValidateHead {
     fn request(&self, ex: &mut Exchange) -> Flow {
-        check(&self.0, ex, Form::Absent).map(|()| None)
+        let details = check(&self.0, ex);
+        refused(details).map(|()| None)
     }
 }
 
-/// Reads the parameters as the rings outside have left them; every fault becomes part of one answer.
-fn check(params: &Params, ex: &mut Exchange, form: Form<'_>) -> Result<(), Box<Problem>> {
+/// Reads the parameters as the rings outside have left them; their faults.
+fn check(params: &Params, ex: &mut Exchange) -> Vec<Detail> {
+    let form = ex.notes.get::<Fields>().map_or(Form::Absent, |it| Form::Fields(&it.0));
     let given = Given { head: &ex.head, names: &ex.route.captures, captures: &ex.captures, form };
     let (values, details) = params.coerce(&given);
-    if let Some(first) = details.first() {
-        let mut problem = Problem::new(Kind::Invalid, format!("validation failed: {}", first.message)).reason("validation");
-        problem.details = details;
-        return Err(problem);
-    }
     ex.params = values;
-    Ok(())
+    details
+}
+
+/// Every fault becomes part of one answer.
+fn refused(mut details: Vec<Detail>) -> Result<(), Box<Problem>> {
+    let Some(first) = details.first() else { return Ok(()) };
+    let mut problem = Problem::new(Kind::Invalid, format!("validation failed: {}", first.message)).reason("validation");
+    details.truncate(MOST_FAULTS);
+    problem.details = details;
+    Err(problem)
 }
 
 impl Plugin for Validate {
@@ -121,18 +196,19 @@ impl Plugin for Validate {
         if hint.upper().is_none_or(|it| it > self.max_size) && self.max_size < u64::MAX {
             ex.body = Body::stream(Counted { body: ex.body.take(), left: self.max_size, limit: self.max_size as usize });
         }
-        if let Some(params) = &self.params {
-            let form = if params.need_form() { media::form(&ex.head.headers) } else { None };
-            let bytes = match form {
-                Some(_) => ex.read_body().await?.clone(),
-                None => Default::default(),
-            };
-            let form = match form {
-                Some(media::FormMedia::Urlencoded) => Form::Urlencoded(&bytes),
-                _ => Form::Absent,
-            };
-            check(params, ex, form)?;
+        let media = media::of(&ex.head.headers);
+        let empty = matches!(ex.body, Body::Empty);
+        if self.schema.is_some() && !empty && media::is_encoded(&ex.head.headers) {
+            let identity = HeaderValue::from_static("identity");
+            return Err(Problem::new(Kind::UnsupportedMedia, "this API takes bodies that are not compressed")
+                .header(header::ACCEPT_ENCODING, identity));
         }
+        self.form(ex, &media).await?;
+        let mut details = self.params.as_ref().map(|it| check(it, ex)).unwrap_or_default();
+        if let Some(schema) = &self.schema {
+            details.extend(self.body(schema, ex, &media).await?);
+        }
+        refused(details)?;
         next.run(ex).await
     }
 }

@@ -2,7 +2,7 @@
 use std::sync::LazyLock;
 
 use contract::catalog::Fault;
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::{Draft, PatternOptions, ValidationOptions, Validator};
 use serde_json::{Map, Value};
 
 use super::wording;
@@ -125,14 +125,35 @@ const ABROAD: [(&str, &str); 4] = [
     ("style", "lists repeat the name, or are split at commas with explode: false"),
 ];
 
-/// Lists every fault of a schema; `own` are keys that stand beside the keywords at its root and mean something else.
+/// Keywords of older drafts.
+const OLDER: [&str; 4] = ["additionalItems", "$recursiveAnchor", "$recursiveRef", "id"];
+
+/// Lists every fault of a parameter's schema; `own` are keys that stand beside the keywords at its root and mean something else.
 pub fn faults(schema: &Value, own: &[&str], pointer: &str) -> Vec<Fault> {
-    let mut found = Vec::new();
-    keywords(schema, own, pointer, &mut found);
+    let mut reader = Reader { found: Vec::new(), body: false };
+    reader.keywords(schema, own, pointer);
     // What JSON Schema itself says of the shapes of keywords.
     let plain = without(schema, own);
     let meta = jsonschema::draft202012::meta::validator();
-    for it in wording::tell(meta.iter_errors(&plain), 100) {
+    shapes(wording::tell(meta.iter_errors(&plain), 100), pointer, reader.found)
+}
+
+/// Lists every fault of a body's schema, whose draft is `draft`. Keywords that nobody knows are notes, unless they look like a slip.
+pub fn body_faults(schema: &Value, draft: Draft) -> Vec<Fault> {
+    let mut reader = Reader { found: Vec::new(), body: true };
+    reader.keywords(schema, &[], "");
+    let told = match draft {
+        Draft::Draft4 => wording::tell(jsonschema::draft4::meta::validator().iter_errors(schema), 100),
+        Draft::Draft6 => wording::tell(jsonschema::draft6::meta::validator().iter_errors(schema), 100),
+        Draft::Draft7 => wording::tell(jsonschema::draft7::meta::validator().iter_errors(schema), 100),
+        Draft::Draft201909 => wording::tell(jsonschema::draft201909::meta::validator().iter_errors(schema), 100),
+        _ => wording::tell(jsonschema::draft202012::meta::validator().iter_errors(schema), 100),
+    };
+    shapes(told, "", reader.found)
+}
+
+fn shapes(told: Vec<wording::Told>, pointer: &str, mut found: Vec<Fault>) -> Vec<Fault> {
+    for it in told {
         let place = format!("{pointer}{}", it.pointer);
         if !found.iter().any(|it| it.pointer == place || it.pointer.starts_with(&format!("{place}/"))) {
             found.push(Fault::new(place, it.message));
@@ -148,17 +169,23 @@ pub fn without(schema: &Value, own: &[&str]) -> Value {
 }
 
 /// Makes the validator; `None` where nothing is left to check once the type is known.
-///
-/// Formats are asserted. Patterns run in linear time.
 pub fn compile(schema: &Value, typed: bool) -> Result<Option<Validator>, Fault> {
     if typed && bare(schema) {
         return Ok(None);
     }
-    let options = jsonschema::options().with_draft(Draft::Draft202012).should_validate_formats(true);
-    match options.with_pattern_options(PatternOptions::regex()).build(schema) {
-        Ok(it) => Ok(Some(it)),
-        Err(error) => Err(Fault::new(error.instance_path().as_str(), error.to_string())),
-    }
+    build(jsonschema::options().with_draft(Draft::Draft202012).offline(), schema).map(Some)
+}
+
+/// How often a pattern that looks around may take back a step, in one text; beyond, the text does not fit.
+const MOST_BACKTRACKS: usize = 5_000;
+
+/// Makes a validator of a schema. Formats are asserted; patterns run in linear time, but for those that look around, which are bounded.
+pub fn build(options: ValidationOptions<'_>, schema: &Value) -> Result<Validator, Fault> {
+    let options = options.should_validate_formats(true);
+    let linear = options.clone().with_pattern_options(PatternOptions::regex()).build(schema);
+    linear
+        .or_else(|_| options.with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(MOST_BACKTRACKS)).build(schema))
+        .map_err(|error| Fault::new(error.instance_path().as_str(), error.to_string()))
 }
 
 /// Whether only `type` says something, here and in the items.
@@ -172,54 +199,69 @@ fn bare(schema: &Value) -> bool {
     })
 }
 
-fn keywords(schema: &Value, own: &[&str], pointer: &str, found: &mut Vec<Fault>) {
-    let Value::Object(map) = schema else { return };
-    for (key, it) in map {
-        let place = format!("{pointer}/{}", escaped(key));
-        if own.contains(&key.as_str()) {
-            continue;
-        }
-        match key.as_str() {
-            "type" => types(it, &place, found),
-            "pattern" => pattern(it, &place, found),
-            "format" => format_name(it, &place, found),
-            "items"
-            | "contains"
-            | "not"
-            | "if"
-            | "then"
-            | "else"
-            | "additionalProperties"
-            | "propertyNames"
-            | "unevaluatedItems"
-            | "unevaluatedProperties"
-            | "contentSchema" => keywords(it, &[], &place, found),
-            "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                for (at, it) in it.as_array().into_iter().flatten().enumerate() {
-                    keywords(it, &[], &format!("{place}/{at}"), found);
-                }
-            }
-            "$defs" | "definitions" | "properties" | "patternProperties" | "dependentSchemas" => {
-                for (name, it) in it.as_object().into_iter().flatten() {
-                    let place = format!("{place}/{}", escaped(name));
-                    if key == "patternProperties" {
-                        pattern(&Value::String(name.clone()), &place, found);
-                    }
-                    keywords(it, &[], &place, found);
-                }
-            }
-            key if KEYWORDS.contains(&key) || key.starts_with("x-") => {}
-            key => found.push(unknown(key, own, place)),
-        }
-    }
+/// Reads a schema for slips.
+struct Reader {
+    found: Vec<Fault>,
+    /// Of a body: any draft, and keywords of others may stand in it.
+    body: bool,
 }
 
-fn unknown(key: &str, own: &[&str], place: String) -> Fault {
-    let fault = Fault::new(place, format!("unknown keyword '{key}'"));
-    match (ABROAD.iter().find(|(name, _)| *name == key), near(key, own.iter().chain(&KEYWORDS).copied())) {
-        (Some((_, help)), _) if !own.is_empty() || key == "nullable" => fault.help(*help),
-        (_, Some(near)) => fault.help(format!("did you mean '{near}'?")),
-        _ => fault,
+impl Reader {
+    fn keywords(&mut self, schema: &Value, own: &[&str], pointer: &str) {
+        let Value::Object(map) = schema else { return };
+        for (key, it) in map {
+            let place = format!("{pointer}/{}", escaped(key));
+            if own.contains(&key.as_str()) {
+                continue;
+            }
+            match key.as_str() {
+                "type" => types(it, &place, &mut self.found),
+                "pattern" => pattern(it, &place, &mut self.found),
+                "format" => format_name(it, &place, &mut self.found),
+                "items"
+                | "additionalItems"
+                | "contains"
+                | "not"
+                | "if"
+                | "then"
+                | "else"
+                | "additionalProperties"
+                | "propertyNames"
+                | "unevaluatedItems"
+                | "unevaluatedProperties"
+                | "contentSchema"
+                | "allOf"
+                | "anyOf"
+                | "oneOf"
+                | "prefixItems" => {
+                    self.keywords(it, &[], &place);
+                    for (at, it) in it.as_array().into_iter().flatten().enumerate() {
+                        self.keywords(it, &[], &format!("{place}/{at}"));
+                    }
+                }
+                "$defs" | "definitions" | "properties" | "patternProperties" | "dependentSchemas" | "dependencies" => {
+                    for (name, it) in it.as_object().into_iter().flatten() {
+                        let place = format!("{place}/{}", escaped(name));
+                        if key == "patternProperties" {
+                            pattern(&Value::String(name.clone()), &place, &mut self.found);
+                        }
+                        self.keywords(it, &[], &place);
+                    }
+                }
+                key if KEYWORDS.contains(&key) || key.starts_with("x-") || (self.body && OLDER.contains(&key)) => {}
+                key => self.unknown(key, own, place),
+            }
+        }
+    }
+
+    fn unknown(&mut self, key: &str, own: &[&str], place: String) {
+        let fault = Fault::new(place, format!("unknown keyword '{key}'"));
+        self.found.push(match (ABROAD.iter().find(|(name, _)| *name == key), near(key, own.iter().chain(&KEYWORDS).copied())) {
+            (Some((_, help)), _) if !own.is_empty() || key == "nullable" => fault.help(*help),
+            (_, Some(near)) => fault.help(format!("did you mean '{near}'?")),
+            _ if self.body => return,
+            _ => fault,
+        });
     }
 }
 
@@ -251,16 +293,9 @@ fn pattern(value: &Value, place: &str, found: &mut Vec<Fault>) {
     if compile(&serde_json::json!({"pattern": text}), false).is_ok() {
         return;
     }
-    let around = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|it| text.contains(it));
-    let back = text.as_bytes().windows(2).any(|it| it[0] == b'\\' && it[1].is_ascii_digit() && it[1] != b'0');
-    found.push(match (around, back) {
-        (true, _) => Fault::new(place, "a pattern cannot look around: patterns run in time that grows only with the text")
-            .help("say it without (?=…), (?!…) and (?<…), or with allOf of several patterns"),
-        (_, true) => Fault::new(place, "a pattern cannot refer back to a group: patterns run in time that grows only with the text"),
-        _ => match regex::Regex::new(text) {
-            Err(error) => Fault::new(place, format!("not a regular expression: {}", last_line(&error.to_string()))),
-            Ok(_) => Fault::new(place, "not a regular expression"),
-        },
+    found.push(match regex::Regex::new(text) {
+        Err(error) => Fault::new(place, format!("not a regular expression: {}", last_line(&error.to_string()))),
+        Ok(_) => Fault::new(place, "not a regular expression"),
     });
 }
 
