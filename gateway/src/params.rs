@@ -524,7 +524,6 @@ mod tests {
             (json!({"x": {"in": "query", "minimum": 1}}), "/x/minimum", "no type is string"),
             (json!({"x": {"in": "query", "pattern": "("}}), "/x/pattern", "not a regular expression: unclosed group"),
             (json!({"x": {"in": "query", "pattern": "^(?!a"}}), "/x/pattern", "not a regular expression"),
-            (json!({"x": {"in": "query", "pattern": "(a)\\1"}}), "/x/pattern", "refer back"),
             (json!({"x": {"in": "query", "format": "emial"}}), "/x/format", "did you mean 'email'?"),
             (json!({"x": {"in": "query", "type": "integer", "default": "1"}}), "/x/default", "must be integer but found '1'"),
             (json!({"x": {"in": "query", "type": "integer", "maximum": 5, "default": 9}}), "/x/default", "must be <= 5"),

@@ -138,3 +138,38 @@ async fn an_answer_that_ends_with_the_connection_is_whole() {
     let answer = gateway.get("/a").await.is(200);
     assert_eq!((answer.text().as_str(), answer.complete), ("to the end", true));
 }
+
+#[tokio::test]
+async fn what_is_no_text_is_mapped_octet_by_octet_or_refused() {
+    let backend = Backend::echo().await;
+    let mapped = "inbound:\n  match: /m\nproxy:\n  http: {upstream: echo, path: /seen}\n  send:\n    only: true\n    query: {q: \"${query.name}\", both: \"<${query.name}>\"}\n    headers: {x-name: \"${headers['x-name']}\"}\n";
+    let gateway = Gateway::serving(&echo_api(backend.address, "", mapped)).await;
+    // A name in GBK, as old backends want it.
+    gateway.ask("GET /m?name=%CD%F5%CE%B0", &["x-name: \u{e9}"], "").await.is(200);
+    assert_eq!(backend.last().head.target(), "/seen?q=%CD%F5%CE%B0&both=%3C%CD%F5%CE%B0%3E");
+    // U+FFFD itself is text like any other.
+    gateway.ask("GET /m?name=%EF%BF%BD", &[], "").await.is(200);
+    assert_eq!(backend.last().head.target(), "/seen?q=%EF%BF%BD&both=%3C%EF%BF%BD%3E");
+
+    let asked = backend.seen().len();
+    for send in [
+        "body: {name: \"${query.name}\"}",
+        "body: {name: \"to ${query.name}\"}",
+        "body: {all: \"${query}\"}",
+        "query: {q: \"${query.name + '!'}\"}",
+        "headers: {x-surrogate: \"${body.name}\"}",
+    ] {
+        let more = format!("inbound:\n  match: /m\nproxy:\n  http: {{upstream: echo}}\n  send: {{{send}}}\n");
+        let gateway = Gateway::serving(&echo_api(backend.address, "", &more)).await;
+        let answer = gateway.ask("POST /m?name=%CD%F5", &["content-type: application/json"], r#"{"name": "\ud800"}"#).await.is(400);
+        assert!(answer.text().contains("cannot be used here"), "{send}: {}", answer.text());
+    }
+    assert_eq!(backend.seen().len(), asked);
+    // In JSON, half a pair passes as it was escaped.
+    let more = "inbound:\n  match: /m\nproxy:\n  http: {upstream: echo}\n  send: {body: {n: \"${body.name}\", i: [\"${body.id}\", {deep: \"${body.list}\"}]}}\n";
+    let gateway = Gateway::serving(&echo_api(backend.address, "", more)).await;
+    let body = r#"{"name": "\ud800\/", "id": 1234567890123456789012345678901234567890.10, "list": [ ]}"#;
+    gateway.ask("POST /m", &["content-type: application/json"], body).await.is(200);
+    let expected = r#"{"n":"\ud800\/","i":[1234567890123456789012345678901234567890.10,{"deep":[ ]}]}"#;
+    assert_eq!(String::from_utf8_lossy(&backend.last().content.bytes), expected);
+}

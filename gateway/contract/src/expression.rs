@@ -30,6 +30,7 @@ pub use names::{Names, Place, Reads, Root, is_reserved};
 pub use number::Number;
 pub use scope::{MapScope, Scope};
 
+pub(crate) use template::lone_surrogate;
 pub use template::{Context, JsonTemplate, JsonTemplateFault, RenderError, Template, has_dot_segment, redirect_host};
 pub use value::{Json, Value};
 

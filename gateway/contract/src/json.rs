@@ -7,6 +7,7 @@
 mod edit;
 mod node;
 mod parse;
+pub mod pattern;
 mod text;
 mod write;
 

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use crate::{
     Body, Exchange, Kind, Outcome, Problem,
     collector::Item,
-    expression::{Root, Scope, Value},
+    expression::{self, Root, Scope, Value},
     multipart,
 };
 
@@ -141,12 +141,16 @@ fn decoded(text: &[u8]) -> Octets<'_> {
 
 /// Names and values of the cookies, as they stand, without surrounding quotes.
 pub fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    cookie_octets(headers).map(|(name, value)| (String::from_utf8_lossy(name), String::from_utf8_lossy(value)))
+}
+
+fn cookie_octets(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     headers.get_all(header::COOKIE).iter().flat_map(|it| it.as_bytes().split(|it| *it == b';')).filter_map(|it| {
         let it = it.trim_ascii();
         let at = it.iter().position(|it| *it == b'=')?;
         let value = it[at + 1..].trim_ascii();
         let value = value.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(value);
-        Some((String::from_utf8_lossy(it[..at].trim_ascii()), String::from_utf8_lossy(value)))
+        Some((it[..at].trim_ascii(), value))
     })
 }
 
@@ -264,6 +268,42 @@ impl Scope for ExchangeScope<'_> {
             },
             Root::TaskHeaders(it) => ex.task(it).map_or(Value::Null, |it| header(&it.headers, name)),
             _ => self.root(root).get(name),
+        }
+    }
+
+    fn octets(&self, root: Root, name: &str) -> Option<Cow<'_, [u8]>> {
+        let line = |headers: &'_ HeaderMap| headers.get_all(name).iter().next_back().map(|it| it.as_bytes().to_vec());
+        let found: Vec<u8> = match root {
+            Root::Query => {
+                let mut last = None;
+                for (key, value) in octet_pairs(self.exchange.query().unwrap_or("").as_bytes()) {
+                    if lossy(key) == name {
+                        last = Some(value);
+                    }
+                }
+                return last.and_then(Result::err);
+            }
+            Root::Headers => line(&self.exchange.head.headers)?,
+            Root::ResponseHeaders => line(self.response()?.headers())?,
+            Root::Cookies => cookie_octets(&self.exchange.head.headers).filter(|(key, _)| *key == name.as_bytes()).last()?.1.to_vec(),
+            _ => return None,
+        };
+        std::str::from_utf8(&found).is_err().then_some(Cow::Owned(found))
+    }
+
+    fn is_lossy(&self, root: Root) -> bool {
+        let lines = |headers: &HeaderMap| headers.values().any(|it| std::str::from_utf8(it.as_bytes()).is_err());
+        match root {
+            Root::Query => {
+                octet_pairs(self.exchange.query().unwrap_or("").as_bytes()).any(|(name, value)| name.is_err() || value.is_err())
+            }
+            Root::Headers | Root::Cookies => lines(&self.exchange.head.headers),
+            Root::ResponseHeaders => self.response().is_some_and(|it| lines(it.headers())),
+            Root::Body => match self.root(Root::Body) {
+                Value::Json(json) => expression::lone_surrogate(json.as_ref().raw()),
+                _ => false,
+            },
+            _ => false,
         }
     }
 

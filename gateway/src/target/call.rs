@@ -195,9 +195,7 @@ impl Call {
                 add(&mut target);
                 target.extend_from_slice(query.as_bytes());
             } else {
-                let pieces = query
-                    .split('&')
-                    .filter(|piece| !pairs(piece.as_bytes()).next().is_some_and(|(name, _)| named.iter().any(|(it, _)| **it == *name)));
+                let pieces = query.split('&').filter(|piece| !replaced(piece.as_bytes(), named));
                 for piece in pieces {
                     add(&mut target);
                     target.extend_from_slice(piece.as_bytes());
@@ -241,7 +239,35 @@ fn hand_on(ex: &mut Exchange) -> Body {
     }
 }
 
+/// Whether a piece of a query is one that the definition sends in its own way.
+fn replaced(piece: &[u8], named: &[(Box<str>, Source)]) -> bool {
+    let is = |name: &str| named.iter().any(|(own, source)| source.stands_for(own, name));
+    // Some backends part a query at semicolons too.
+    let identity = || named.iter().any(|(_, it)| it.is_identity()) && piece.contains(&b';');
+    pairs(piece).any(|(name, _)| is(&name)) || (identity() && piece.split(|it| *it == b';').flat_map(pairs).any(|(name, _)| is(&name)))
+}
+
 impl Source {
+    /// Whether it says who the caller is, which no client may say by itself.
+    fn is_identity(&self) -> bool {
+        self.0.iter().any(|it| it.reads().caller())
+    }
+
+    /// Whether a client's own value of the name `given` gives way to this one, which is sent as `own`.
+    ///
+    /// For an identity, so does every name that some backend takes for the same: other case, `_` for `-`, `name[]`.
+    fn stands_for(&self, own: &str, given: &str) -> bool {
+        if own == given {
+            return true;
+        }
+        if !self.is_identity() {
+            return false;
+        }
+        let plain = |it: u8| if matches!(it, b'-' | b'.' | b' ') { b'_' } else { it.to_ascii_lowercase() };
+        let given = given.split('[').next().unwrap_or(given).trim().as_bytes();
+        given.len() == own.len() && given.iter().zip(own.as_bytes()).all(|(a, b)| plain(*a) == plain(*b))
+    }
+
     fn each(&self, scope: &dyn Scope, what: &'static str, mut each: impl FnMut(&[u8])) -> Result<(), Box<Problem>> {
         self.0.iter().try_for_each(|it| it.render_each(scope, &mut each)).map_err(|it| failed(it, what))
     }
@@ -310,7 +336,8 @@ impl Send {
             for line in ex.head.headers.get_all(header::COOKIE) {
                 for piece in line.as_bytes().split(|it| *it == b';').map(<[u8]>::trim_ascii).filter(|it| !it.is_empty()) {
                     let name = piece.split(|it| *it == b'=').next().unwrap_or(piece).trim_ascii();
-                    if !self.cookies.iter().any(|(it, _)| it.as_bytes() == name) {
+                    let name = String::from_utf8_lossy(name);
+                    if !self.cookies.iter().any(|(own, source)| source.stands_for(own, &name)) {
                         add(piece, None);
                     }
                 }
@@ -344,4 +371,41 @@ fn headers_for(mut headers: HeaderMap, media: Option<&HeaderValue>, named: bool)
         }
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::expression::{Context, Names, Place};
+
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        let names = Names::new(Place::Proxy).authenticated(true);
+        Source([Template::compile(text, &names, Context::Query).unwrap_or_else(|it| panic!("{it:?}"))].into())
+    }
+
+    #[test]
+    fn no_spelling_of_an_identity_comes_from_the_client() {
+        let named: Named = [("account-id".into(), source("${auth.subject}")), ("page".into(), source("1"))].into();
+        for (piece, gives_way) in [
+            ("account-id=x", true),
+            ("Account_ID=x", true),
+            ("ACCOUNT%2DID=x", true),
+            ("account.id=x", true),
+            ("account-id[]=x", true),
+            ("account-id%5B0%5D=x", true),
+            ("a=b;account_id=x", true),
+            ("account-id", true),
+            ("accountid=x", false),
+            ("my-account-id=x", false),
+            ("page=2", true),
+            // No identity: only what has its very name.
+            ("Page=2", false),
+            ("page[]=2", false),
+        ] {
+            assert_eq!(replaced(piece.as_bytes(), &named), gives_way, "{piece}");
+        }
+        let plain: Named = [("page".into(), source("${query.p}"))].into();
+        assert!(!replaced(b"a=b;page=x", &plain));
+    }
 }

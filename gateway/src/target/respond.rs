@@ -35,6 +35,7 @@ pub fn failed(fault: RenderError, what: &'static str) -> Box<Problem> {
         | RenderError::DotSegment
         | RenderError::NulInPath
         | RenderError::EmptyInPath
+        | RenderError::NotText
         | RenderError::Redirect => Kind::Invalid,
         RenderError::NullInPath | RenderError::Eval(_) => Kind::Internal,
     };

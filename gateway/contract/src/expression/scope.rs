@@ -1,5 +1,7 @@
 //! What an expression is evaluated against.
 
+use std::borrow::Cow;
+
 use super::{Root, Value};
 
 /// The names of an exchange, each looked up when an expression asks for it. Everything is there already: nothing here waits.
@@ -16,6 +18,18 @@ pub trait Scope {
     /// Not asked for `Body`, `ResponseBody`, `Task`, `Item` and `Error`: those are always taken whole.
     fn field(&self, root: Root, name: &str) -> Value<'_> {
         self.root(root).get(name)
+    }
+
+    /// The octets of a field of `Query`, `Headers`, `Cookies` or `ResponseHeaders` that is no UTF-8; nothing of one that is.
+    fn octets(&self, root: Root, name: &str) -> Option<Cow<'_, [u8]>> {
+        let _ = (root, name);
+        None
+    }
+
+    /// Whether something in a root was no text, and reads as U+FFFD.
+    fn is_lossy(&self, root: Root) -> bool {
+        let _ = root;
+        false
     }
 
     /// A secret by its name; only where the place allows `secret('NAME')`.

@@ -4,6 +4,7 @@
 
 mod escape;
 mod json;
+mod octets;
 mod scan;
 mod target;
 
@@ -14,6 +15,8 @@ use http::HeaderValue;
 
 use super::{CompileError, EvalError, Expression, Names, Reads, Root, Scope, Value};
 pub use json::{JsonTemplate, JsonTemplateFault};
+use octets::Octets;
+pub(crate) use octets::lone_surrogate;
 use scan::Piece;
 pub use target::{has_dot_segment, redirect_host};
 
@@ -93,6 +96,8 @@ pub enum RenderError {
     ControlInHeader,
     /// A redirect would lead to a place that its definition does not name.
     Redirect,
+    /// What the client sent is no text, and the place takes nothing else: 400.
+    NotText,
 }
 
 impl fmt::Display for RenderError {
@@ -105,6 +110,7 @@ impl fmt::Display for RenderError {
             Self::NulInPath => f.write_str("a value in the path has a NUL"),
             Self::ControlInHeader => f.write_str("a header's value has a control character"),
             Self::Redirect => f.write_str("the redirect leads elsewhere than its definition says"),
+            Self::NotText => f.write_str("a value is no text in UTF-8"),
         }
     }
 }
@@ -230,7 +236,7 @@ impl Template {
     pub fn render_into(&self, scope: &dyn Scope, out: &mut Vec<u8>) -> Result<bool, RenderError> {
         match &self.content {
             Content::Constant(text) => out.extend_from_slice(text),
-            Content::Whole(expression) => return self.whole_into(&expression.eval(scope)?, expression, out),
+            Content::Whole(expression) => return self.whole_into(&expression.eval(scope)?, expression, scope, out),
             Content::Mixed(parts) => self.mixed(parts, scope, out)?,
         }
         Ok(true)
@@ -249,7 +255,7 @@ impl Template {
         {
             for item in items {
                 out.clear();
-                if self.whole_into(&item, expression, &mut out)? {
+                if self.whole_into(&item, expression, scope, &mut out)? {
                     each(&out);
                 }
             }
@@ -269,7 +275,43 @@ impl Template {
         Ok(Some(value))
     }
 
-    fn whole_into(&self, value: &Value<'_>, expression: &Expression, out: &mut Vec<u8>) -> Result<bool, RenderError> {
+    /// A value as it may stand in JSON: half a surrogate pair in a document's own bytes passes, octets that are no text do not.
+    fn json_value<'a>(&'a self, scope: &'a dyn Scope) -> Result<Value<'a>, RenderError> {
+        let value = self.value(scope)?;
+        let doubtful = match &value {
+            Value::Str(text) => octets::doubtful(text),
+            Value::List(_) | Value::Map(_) => value.to_text().is_some_and(|it| octets::doubtful(&it)),
+            _ => false,
+        };
+        match self.whole() {
+            Some(expression) if doubtful && !matches!(octets::of(&value, expression, scope), Octets::Text) => Err(RenderError::NotText),
+            _ => Ok(value),
+        }
+    }
+
+    /// Appends a value, or the octets that it stands for.
+    fn push(
+        &self,
+        style: Style,
+        text: &str,
+        (value, expression, scope): (&Value<'_>, &Expression, &dyn Scope),
+        out: &mut Vec<u8>,
+    ) -> Result<(), RenderError> {
+        if octets::doubtful(text) {
+            match octets::of(value, expression, scope) {
+                Octets::Text => (),
+                Octets::Raw(octets) if style != Style::Json && self.context != Context::RedirectTarget => {
+                    escape::push_octets(style, &octets, out);
+                    return Ok(());
+                }
+                _ => return Err(RenderError::NotText),
+            }
+        }
+        escape::push(style, text, out);
+        Ok(())
+    }
+
+    fn whole_into(&self, value: &Value<'_>, expression: &Expression, scope: &dyn Scope, out: &mut Vec<u8>) -> Result<bool, RenderError> {
         let Some(text) = value.to_text() else {
             return if self.context == Context::Path { Err(RenderError::NullInPath) } else { Ok(false) };
         };
@@ -282,11 +324,11 @@ impl Template {
                 if text.contains('\0') {
                     return Err(RenderError::NulInPath);
                 }
-                escape::push(style(self.context, expression), &text, out);
+                self.push(style(self.context, expression), &text, (value, expression, scope), out)?;
             }
             // A whole target is a URL of its own; its host is the caller's to allow.
-            Context::RedirectTarget => out.extend_from_slice(text.as_bytes()),
-            context => escape::push(style(context, expression), &text, out),
+            Context::RedirectTarget => self.push(Style::Raw, &text, (value, expression, scope), out)?,
+            context => self.push(style(context, expression), &text, (value, expression, scope), out)?,
         }
         self.finish(&out[from..])?;
         Ok(true)
@@ -314,7 +356,7 @@ impl Template {
                     if names_host && style == Style::Raw && !text.starts_with('/') {
                         return Err(RenderError::Redirect);
                     }
-                    escape::push(style, &text, out);
+                    self.push(style, &text, (&value, expression, scope), out)?;
                 }
                 None if self.context == Context::Path && style != Style::Encoded => return Err(RenderError::NullInPath),
                 None => {}

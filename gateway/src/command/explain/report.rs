@@ -167,7 +167,7 @@ impl Reporter<'_> {
             ("preset", written.and_then(|it| it.preset).map(text)),
             ("file", written.map(|it| text(&*it.document.file))),
             ("line", place.map(|it| number(it.line))),
-            ("reads", Some(text(if body.is_some() { "declared parameters; type and size of the body" } else { "declared parameters" }))),
+            ("reads", Some(text(if body.is_some() { "declared parameters; type, size and schema of the body" } else { "declared parameters" }))),
             ("answers", Some(text(if body.is_some() { "400, 413, 415" } else { "400" }))),
             ("params", params),
             ("body", body),

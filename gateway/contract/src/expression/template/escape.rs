@@ -13,23 +13,29 @@ const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.')
 /// Appends a value.
 pub(super) fn push(style: Style, text: &str, out: &mut Vec<u8>) {
     match style {
-        Style::Raw => out.extend_from_slice(text.as_bytes()),
-        Style::Segment | Style::Encoded => {
-            percent_encode(text.as_bytes(), UNRESERVED).for_each(|part| out.extend_from_slice(part.as_bytes()))
-        }
+        Style::Json => push_string_content(text, out),
+        style => push_octets(style, text.as_bytes(), out),
+    }
+}
+
+/// Appends octets; in JSON, nothing of what is no text.
+pub(super) fn push_octets(style: Style, octets: &[u8], out: &mut Vec<u8>) {
+    match style {
+        Style::Raw => out.extend_from_slice(octets),
+        Style::Segment | Style::Encoded => percent_encode(octets, UNRESERVED).for_each(|part| out.extend_from_slice(part.as_bytes())),
         Style::Form => {
             let from = out.len();
-            percent_encode(text.as_bytes(), FORM).for_each(|part| out.extend_from_slice(part.as_bytes()));
+            percent_encode(octets, FORM).for_each(|part| out.extend_from_slice(part.as_bytes()));
             out[from..].iter_mut().filter(|byte| **byte == b' ').for_each(|byte| *byte = b'+');
         }
-        Style::Cookie => text.bytes().for_each(|byte| {
-            if is_cookie_octet(byte) {
-                out.push(byte);
+        Style::Cookie => octets.iter().for_each(|byte| {
+            if is_cookie_octet(*byte) {
+                out.push(*byte);
             } else {
-                out.extend_from_slice(percent_encoding::percent_encode_byte(byte).as_bytes());
+                out.extend_from_slice(percent_encoding::percent_encode_byte(*byte).as_bytes());
             }
         }),
-        Style::Json => push_string_content(text, out),
+        Style::Json => push_string_content(std::str::from_utf8(octets).unwrap_or_default(), out),
     }
 }
 

@@ -85,14 +85,14 @@ impl JsonTemplate {
     pub fn render(&self, scope: &dyn Scope) -> Result<Bytes, RenderError> {
         match self.parts.as_ref() {
             [Part::Text(text)] => return Ok(text.clone()),
-            [Part::Value(template)] => return Ok(template.value(scope)?.to_json()),
+            [Part::Value(template)] => return Ok(template.json_value(scope)?.to_json()),
             _ => {}
         }
         let mut out = Vec::with_capacity(self.size + 64 * self.parts.len());
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text),
-                Part::Value(template) => template.value(scope)?.push_json(&mut out),
+                Part::Value(template) => template.json_value(scope)?.push_json(&mut out),
                 Part::Within(template) => drop(template.render_into(scope, &mut out)?),
             }
         }
