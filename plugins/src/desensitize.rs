@@ -145,7 +145,8 @@ impl Configure for Desensitize {
             let warning = Fault::new("/salt", "without `salt`, a hash of a phone number is as good as the number");
             env.warn(warning.help("write salt: \"${secret('NAME')}\""));
         }
-        let salt = config.salt.map(|it| env.template("/salt", &it, Context::Plain)).transpose().map_err(|it| faults.extend(it)).ok().flatten();
+        let salt =
+            config.salt.map(|it| env.template("/salt", &it, Context::Plain)).transpose().map_err(|it| faults.extend(it)).ok().flatten();
         let patterns = Patterns::new(&patterns);
         if patterns.is_none() {
             faults.push(Fault::new("/rules", format!("the rules have more than {MOST_STEPS} steps together")));
@@ -243,7 +244,8 @@ impl Desensitize {
     fn case(&self, ex: &Exchange) -> Result<Case, Box<Problem>> {
         let scope = ex.scope();
         let holds = |it: &Conditions| {
-            it.when.as_ref().is_none_or(|it| it.passes(&scope).unwrap_or(true)) && !it.unless.as_ref().is_some_and(|it| it.passes(&scope).unwrap_or(false))
+            it.when.as_ref().is_none_or(|it| it.passes(&scope).unwrap_or(true))
+                && !it.unless.as_ref().is_some_and(|it| it.passes(&scope).unwrap_or(false))
         };
         let salt = match &self.salt {
             None => Default::default(),

@@ -90,7 +90,8 @@ impl Jsonp {
         if !is_json(&media_type(answer.headers())) {
             return Ok(answer);
         }
-        let broken = |why: &'static str| Problem::new(Kind::Upstream, "the backend's answer could not be made JSONP").because(why).reason("jsonp");
+        let broken =
+            |why: &'static str| Problem::new(Kind::Upstream, "the backend's answer could not be made JSONP").because(why).reason("jsonp");
         let coded = |it: &HeaderValue| !it.as_bytes().eq_ignore_ascii_case(b"identity");
         if answer.headers().get_all(header::CONTENT_ENCODING).iter().any(coded) {
             return Err(broken("it is compressed, though it was asked not to be"));
@@ -201,7 +202,9 @@ mod tests {
     #[tokio::test]
     async fn what_could_run_something_else_is_refused() {
         let long = format!("/a?callback={}", "f".repeat(65));
-        for target in ["/a?callback=", "/a?callback=alert(1)", "/a?callback=f;g", "/a?callback=%3Cscript%3E", "/a?callback=f&callback=g", &long] {
+        for target in
+            ["/a?callback=", "/a?callback=alert(1)", "/a?callback=f;g", "/a?callback=%3Cscript%3E", "/a?callback=f&callback=g", &long]
+        {
             assert_eq!(asked(target, &[], "[1]").await.0, 400, "{target}");
         }
         assert_eq!(asked("/a?callback=f", &[("cookie", "a=b")], "[1]").await.0, 403);

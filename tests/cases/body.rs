@@ -136,7 +136,8 @@ async fn a_schema_may_lie_in_a_file_and_refer_to_others() {
 #[tokio::test]
 async fn an_older_draft_may_stand_in_a_definition() {
     let backend = Backend::echo().await;
-    let schema = "{$schema: 'http://json-schema.org/draft-04/schema#', items: [{minimum: 1, exclusiveMinimum: true}], additionalItems: false}";
+    let schema =
+        "{$schema: 'http://json-schema.org/draft-04/schema#', items: [{minimum: 1, exclusiveMinimum: true}], additionalItems: false}";
     let api = echo_api(backend.address, "", &format!("inbound:\n  match: POST /f\n  body: {{schema: {schema}}}"));
     let gateway = Gateway::serving(&api).await;
     gateway.ask("POST /f", &[JSON], "[2]").await.is(200);

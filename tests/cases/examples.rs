@@ -67,6 +67,13 @@ async fn the_demo_answers_what_the_readme_says() {
     // `validate` stands outside of `ip-acl`, so what is wrong with a parameter is told first.
     gateway.get("/internal/status?verbose=perhaps").await.is(400);
     assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    let people = gateway.get("/people").await.is(200).json();
+    assert_eq!(people["people"][0], serde_json::json!({"name": "王*", "phone": "138****5678", "id_card": "110101********123X"}));
+    assert_eq!(people["people"][1]["phone"], "+86 139-****-1111");
+    assert!(gateway.get("/people?callback=show").await.is(200).text().starts_with("/**/show({\"people\":"));
+    let form = "content-type: application/x-www-form-urlencoded";
+    gateway.ask("POST /people", &[form], "name=%E7%8E%8B%E4%BC%9F&job_title=x&age=0").await.is(400);
+    assert_eq!(gateway.ask("POST /people", &[form], "name=%E7%8E%8B%E4%BC%9F&job_title=x&age=40").await.is(201).json()["name"], "王伟");
     let origin = "origin: http://localhost:3000";
     let preflight = gateway.ask("OPTIONS /v2/customers/7", &[origin, "access-control-request-method: GET"], "").await.is(204);
     assert_eq!(preflight.header("access-control-allow-origin"), Some("http://localhost:3000"));

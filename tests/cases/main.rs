@@ -12,6 +12,7 @@ mod framing;
 mod harness;
 mod lifecycle;
 mod limits;
+mod mask;
 mod not_built;
 mod onion;
 mod openapi;

@@ -46,10 +46,7 @@ async fn what_stands_beside_a_call() {
 
 #[tokio::test]
 async fn parts_of_an_api() {
-    for (api, missing) in [
-        ("messages: {rate: 20/s}", "limits of messages"),
-        ("on_change: close", "on_change"),
-    ] {
+    for (api, missing) in [("messages: {rate: 20/s}", "limits of messages"), ("on_change: close", "on_change")] {
         check("", api, "{http: {upstream: u}}", missing).await;
     }
 }

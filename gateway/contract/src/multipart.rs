@@ -141,7 +141,9 @@ fn parameter(text: &str) -> Option<(&str, String, &str)> {
 mod tests {
     use super::*;
 
-    fn read(body: &str) -> Result<Vec<(String, Option<String>, String)>, &'static str> {
+    type Field = (String, Option<String>, String);
+
+    fn read(body: &str) -> Result<Vec<Field>, &'static str> {
         let parts = parts(body.as_bytes(), "b", 3)?;
         Ok(parts.into_iter().map(|it| (it.name, it.filename, String::from_utf8_lossy(it.content).into_owned())).collect())
     }
@@ -178,7 +180,11 @@ mod tests {
             part("Content-Disposition: form-data; name=a\r\nContent-Transfer-Encoding: base64"),
             part("X: y"),
             "--b\r\nContent-Disposition: form-data; name=a\r\n\r\nx".into(),
-            format!("{}\r\n{}", part("Content-Disposition: form-data; name=a").replace("\r\n--b--", ""), "--b\r\nContent-Disposition: form-data; name=a\r\n\r\nx\r\n".repeat(3) + "--b--"),
+            format!(
+                "{}\r\n{}",
+                part("Content-Disposition: form-data; name=a").replace("\r\n--b--", ""),
+                "--b\r\nContent-Disposition: form-data; name=a\r\n\r\nx\r\n".repeat(3) + "--b--"
+            ),
         ] {
             assert!(read(&body).is_err(), "{body}");
         }

@@ -47,7 +47,9 @@ impl Exchange {
                 return Ok(());
             }
             return match self.body.json(limit, self.route.json_depth).await.map_err(crate::BodyError::of_request)? {
-                Ok(it) if it.has_repeats() => Err(Problem::new(Kind::Invalid, "the body is not valid JSON: a key stands twice in one object")),
+                Ok(it) if it.has_repeats() => {
+                    Err(Problem::new(Kind::Invalid, "the body is not valid JSON: a key stands twice in one object"))
+                }
                 Ok(_) => Ok(()),
                 Err(fault) => Err(Problem::new(Kind::Invalid, format!("the body is not valid JSON: {fault}"))),
             };
@@ -294,9 +296,7 @@ impl Scope for ExchangeScope<'_> {
     fn is_lossy(&self, root: Root) -> bool {
         let lines = |headers: &HeaderMap| headers.values().any(|it| std::str::from_utf8(it.as_bytes()).is_err());
         match root {
-            Root::Query => {
-                octet_pairs(self.exchange.query().unwrap_or("").as_bytes()).any(|(name, value)| name.is_err() || value.is_err())
-            }
+            Root::Query => octet_pairs(self.exchange.query().unwrap_or("").as_bytes()).any(|(name, value)| name.is_err() || value.is_err()),
             Root::Headers | Root::Cookies => lines(&self.exchange.head.headers),
             Root::ResponseHeaders => self.response().is_some_and(|it| lines(it.headers())),
             Root::Body => match self.root(Root::Body) {

@@ -1,6 +1,7 @@
 //! `allium explain`: one definition as the gateway understands it.
 mod defaults;
 mod nodes;
+mod personal;
 mod report;
 mod text;
 

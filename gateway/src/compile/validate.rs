@@ -42,7 +42,11 @@ pub struct Validate {
 impl Validate {
     /// A ring that waits only if it has a body to look at.
     pub fn into_ring(self) -> Ring {
-        match self.params.as_ref().filter(|it| self.content.is_empty() && self.schema.is_none() && self.max_size == u64::MAX && !it.need_form()) {
+        match self
+            .params
+            .as_ref()
+            .filter(|it| self.content.is_empty() && self.schema.is_none() && self.max_size == u64::MAX && !it.need_form())
+        {
             Some(it) => Ring::filter("validate", ValidateHead(it.clone())),
             None => Ring::plugin("validate", self),
         }

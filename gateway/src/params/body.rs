@@ -239,9 +239,7 @@ pub fn value(json: JsonRef<'_>) -> Json {
         Kind::String => Json::String(json.as_str().unwrap_or_default().into_owned()),
         // The parser bounds how deep this goes.
         Kind::Array => json.items().map(value).collect(),
-        Kind::Object => {
-            Json::Object(json.members().map(|(key, it)| (key.as_str().unwrap_or_default().into_owned(), value(it))).collect())
-        }
+        Kind::Object => Json::Object(json.members().map(|(key, it)| (key.as_str().unwrap_or_default().into_owned(), value(it))).collect()),
     }
 }
 

@@ -28,9 +28,9 @@ impl<'s> Search<'s> {
                 if let Some(found) = self.follow(value, &place, 0) {
                     return Some(found);
                 }
-                map.iter().filter(|(key, _)| !matches!(key.as_str(), "const" | "enum" | "default" | "examples")).find_map(|(key, it)| {
-                    self.every(it, format!("{place}/{}", escaped(key)))
-                })
+                map.iter()
+                    .filter(|(key, _)| !matches!(key.as_str(), "const" | "enum" | "default" | "examples"))
+                    .find_map(|(key, it)| self.every(it, format!("{place}/{}", escaped(key))))
             }
             Value::Array(all) => all.iter().enumerate().find_map(|(at, it)| self.every(it, format!("{place}/{at}"))),
             _ => None,
@@ -84,7 +84,10 @@ mod tests {
         for (schema, found) in [
             (json!({"$ref": "#"}), true),
             (json!({"allOf": [{"$ref": "#"}]}), true),
-            (json!({"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}}), true),
+            (
+                json!({"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}}),
+                true,
+            ),
             (json!({"properties": {"child": {"$ref": "#"}}, "items": {"$ref": "#"}}), false),
             (json!({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "object"}}}), false),
             (json!({"const": {"$ref": "#"}}), false),

@@ -48,6 +48,21 @@ fn an_api_is_shown_whole() {
 }
 
 #[test]
+fn fields_that_no_rule_masks_are_listed() {
+    let schema = "{properties: {id: {}, items: {type: array, items: {$ref: '#/$defs/one'}}, 手机号: {type: string}}, $defs: {one: {properties: {contact_phone: {}, Email: {}, note: {}}}}}";
+    let text = format!(
+        "kind: Api\ninfo: {{name: a}}\ninbound: {{match: /a}}\nplugins: [{{desensitize: {{rules: [{{at: \"**.contact_phone\", as: phone}}]}}}}]\nproxy: {{respond: {{body: {{}}}}}}\noutbound: {{schema: {schema}}}\n"
+    );
+    let bench = Bench::new(&[("allium.yaml", "{}"), ("routes/a.yaml", &text)]);
+    let it = bench.check(&["explain", "a"], 0).out;
+    let (_, listed) = it.split_once("\nNot masked: ").unwrap_or_else(|| panic!("{it}"));
+    assert!(listed.contains("items[*].Email") && listed.contains("手机号") && !listed.contains("contact_phone"), "{listed}");
+    let covered = text.replace("**.contact_phone", "*").replace("as: phone", "as: remove");
+    bench.write("routes/a.yaml", &covered);
+    assert!(!bench.check(&["explain", "a"], 0).out.contains("Not masked"));
+}
+
+#[test]
 fn validation_stands_where_the_list_puts_it() {
     let it = demo(&["explain", "internal-status"], 0).out;
     let (validate, acl) = (it.find(" 1  validate").unwrap(), it.find(" 2  ip-acl").unwrap());

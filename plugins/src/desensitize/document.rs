@@ -152,7 +152,11 @@ mod tests {
     fn values_of_every_kind_are_masked() {
         let rules = [("phones", Mask::Phone), ("**.id", Mask::Keep(1, 0)), ("x", Mask::Remove), ("f", Mask::Fixed("-".into()))];
         assert_eq!(
-            masked(&rules, "", r#"{"phones":[13812345678,"\u0031380000\u0031111",null,{"a":true}],"p":{"id":"王伟"},"x":1,"f":{"a":[1]},"z":2}"#),
+            masked(
+                &rules,
+                "",
+                r#"{"phones":[13812345678,"\u0031380000\u0031111",null,{"a":true}],"p":{"id":"王伟"},"x":1,"f":{"a":[1]},"z":2}"#
+            ),
             r#"{"phones":["138****5678","138****1111",null,{"a":"****"}],"p":{"id":"王*"},"f":"-","z":2}"#
         );
     }
@@ -173,9 +177,6 @@ mod tests {
             masked(&rules, "Jefe", r#"{"v":"what do ya want for nothing?"}"#),
             r#"{"v":"5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"}"#
         );
-        assert_eq!(
-            masked(&rules, "", r#"{"v":"abc"}"#),
-            r#"{"v":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}"#
-        );
+        assert_eq!(masked(&rules, "", r#"{"v":"abc"}"#), r#"{"v":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}"#);
     }
 }

@@ -176,8 +176,7 @@ mod tests {
         let rules = Arc::new(Rules { patterns: Patterns::new([&pattern]).unwrap(), masks: [Mask::Phone].into() });
         let case = Case { active: [true].into(), salt: [].into(), depth: 64 };
         let counter = Counter::default();
-        let events =
-            Events { body, rules, case, pass, masked: counter.clone(), unread: counter, held: BytesMut::new(), ended: false };
+        let events = Events { body, rules, case, pass, masked: counter.clone(), unread: counter, held: BytesMut::new(), ended: false };
         let whole = events.collect().await.unwrap().to_bytes();
         String::from_utf8(whole.to_vec()).unwrap()
     }
@@ -196,7 +195,12 @@ mod tests {
     async fn each_event_is_masked_however_it_is_cut() {
         assert_eq!(
             through(
-                &[": hi\n\nid: 1\nevent: order\ndata: {\"pho", "ne\":\"13812345678\"}\nretry: 5\n", "\ndata: {\"a\":1 }\r", "\n\r\ndata: [DONE]\n\n"],
+                &[
+                    ": hi\n\nid: 1\nevent: order\ndata: {\"pho",
+                    "ne\":\"13812345678\"}\nretry: 5\n",
+                    "\ndata: {\"a\":1 }\r",
+                    "\n\r\ndata: [DONE]\n\n"
+                ],
                 false
             )
             .await,

@@ -13,7 +13,11 @@ fn config() -> serde_json::Value {
 }
 
 /// Status, headers and body that come out for an answer of this kind.
-async fn out(config: serde_json::Value, headers: &'static [(&'static str, &'static str)], body: Vec<u8>) -> (u16, http::HeaderMap, Vec<u8>) {
+async fn out(
+    config: serde_json::Value,
+    headers: &'static [(&'static str, &'static str)],
+    body: Vec<u8>,
+) -> (u16, http::HeaderMap, Vec<u8>) {
     let upstream = move |_: &mut Exchange| {
         let mut answer = http::Response::builder();
         for (name, value) in headers {

@@ -185,8 +185,8 @@ impl Patterns {
         let mut next: Set = [0; MOST_STEPS / 64];
         let mut any = false;
         let mut first: Option<usize> = None;
-        for word in 0..used {
-            let mut bits = set[word];
+        for (word, bits) in set[..used].iter().enumerate() {
+            let mut bits = *bits;
             while bits != 0 {
                 let state = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn a_pattern_names_what_it_says() {
-        let document = r#"{"phone":1,"items":[{"phone":2,"a.b":3},{"phone":4,"deep":{"phone":5}}],"map":{"x":{"phone":6},"y":{"phone":7}}}"#;
+        let document =
+            r#"{"phone":1,"items":[{"phone":2,"a.b":3},{"phone":4,"deep":{"phone":5}}],"map":{"x":{"phone":6},"y":{"phone":7}}}"#;
         for (pattern, expected) in [
             ("phone", vec!["1"]),
             ("$.phone", vec!["1"]),
@@ -268,7 +269,9 @@ mod tests {
     #[test]
     fn a_place_is_covered_by_a_pattern_of_it_or_of_what_it_lies_in() {
         let place = [At::Key("items".into()), At::Item, At::Key("phone".into())];
-        for (text, covers) in [("items[*].phone", true), ("**.phone", true), ("items", true), ("*[*].*", true), ("items[0].phone", false), ("phone", false)] {
+        for (text, covers) in
+            [("items[*].phone", true), ("**.phone", true), ("items", true), ("*[*].*", true), ("items[0].phone", false), ("phone", false)]
+        {
             assert_eq!(Pattern::parse(text).unwrap().covers(&place), covers, "{text}");
         }
     }

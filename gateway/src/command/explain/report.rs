@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use super::{
     defaults,
     nodes::{Tree, at, entry, list, map, number, of_json, text, texts},
+    personal,
 };
 use crate::{
     command::world::World,
@@ -80,6 +81,7 @@ impl Reporter<'_> {
             ("rings", Some(list(self.rings(document, Some((it, tree)))))),
             ("target", it.proxy.as_ref().map(|it| self.target(it, tree))),
             ("outbound", of("/outbound")),
+            ("unmasked", Some(self.unmasked(document, it)).filter(|it| !it.is_empty()).map(|it| texts(&it))),
             ("messages", of("/messages")),
             ("on_change", of("/on_change")),
         ]);
@@ -87,6 +89,19 @@ impl Reporter<'_> {
             entries.extend(more);
         }
         report
+    }
+
+    /// Fields of the declared answer that are named like personal data and leave as they are.
+    fn unmasked(&self, document: &Document, it: &v1::Api) -> Vec<String> {
+        use v1::schema_ref::Written as Where;
+        let written = it.outbound.as_ref().and_then(|it| it.schema.as_ref()).and_then(|it| it.written.as_ref());
+        let schema: Option<Json> = match written {
+            Some(Where::Inline(it)) => serde_json::from_str(&it.text).ok(),
+            Some(Where::File(it)) => std::fs::read(self.world.shop.root.join(it)).ok().and_then(|it| serde_json::from_slice(&it).ok()),
+            None => None,
+        };
+        let Some(schema) = schema else { return Vec::new() };
+        personal::uncovered(&schema, &rings::expanded(&self.world.shop, &self.world.documents, document))
     }
 
     /// The chain, outermost ring first. Of an Api, validation stands in it too.
@@ -167,7 +182,10 @@ impl Reporter<'_> {
             ("preset", written.and_then(|it| it.preset).map(text)),
             ("file", written.map(|it| text(&*it.document.file))),
             ("line", place.map(|it| number(it.line))),
-            ("reads", Some(text(if body.is_some() { "declared parameters; type, size and schema of the body" } else { "declared parameters" }))),
+            (
+                "reads",
+                Some(text(if body.is_some() { "declared parameters; type, size and schema of the body" } else { "declared parameters" })),
+            ),
             ("answers", Some(text(if body.is_some() { "400, 413, 415" } else { "400" }))),
             ("params", params),
             ("body", body),

@@ -22,6 +22,10 @@ pub fn write(report: &Tree, paint: Paint) -> String {
         page.title("Outbound: how the answer is shaped");
         page.block(it, &HashSet::new(), 2);
     }
+    if let Some(it) = at(report, "/unmasked") {
+        page.title("Not masked: fields of the answer that are named like personal data, and that no rule of `desensitize` covers");
+        page.block(it, &HashSet::new(), 2);
+    }
     if let Some(it) = at(report, "/upstream") {
         page.title("Upstream");
         page.upstream(it);
