@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 
-.PHONY: help demo test fmt lint check clean scale soak bench instructions setup
+.PHONY: help demo test fmt lint check clean scale soak bench instructions suites setup
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,10 @@ instructions: ## Count instructions for each request and compare with the baseli
 	@scripts/setup.sh build
 	@bench/setup.sh valgrind nginx
 	python3 bench/instructions.py $(if $(WRITE),--write) $(ARGS)
+
+suites: ## Fetch the JSON-Schema-Test-Suite, run it, and write docs/JSON_SCHEMA.md
+	@scripts/setup.sh build
+	@scripts/suites.sh
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -9,7 +9,7 @@ pub mod body;
 mod endless;
 pub mod media;
 mod param;
-mod schema;
+pub mod schema;
 mod text;
 pub mod wording;
 

@@ -66,10 +66,8 @@ impl BodySchema {
             let message = "the schema refers to itself without going into the value, so it would never end";
             return Err(vec![Fault::new(place, message)]);
         }
-        let options = jsonschema::options()
-            .with_draft(draft)
-            .with_base_uri(format!("{BASE}{}", written.file.unwrap_or("")))
-            .with_retriever(Files::new(root));
+        let options =
+            schema::asserting(draft).with_base_uri(format!("{BASE}{}", written.file.unwrap_or(""))).with_retriever(Files::new(root));
         let check = schema::build(options, schema).map_err(|it| vec![it])?;
         let mut fields = Vec::new();
         properties(schema, schema, &mut 10_000, &mut fields);

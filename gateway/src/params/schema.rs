@@ -173,15 +173,19 @@ pub fn compile(schema: &Value, typed: bool) -> Result<Option<Validator>, Fault> 
     if typed && bare(schema) {
         return Ok(None);
     }
-    build(jsonschema::options().with_draft(Draft::Draft202012).offline(), schema).map(Some)
+    build(asserting(Draft::Draft202012).offline(), schema).map(Some)
 }
 
 /// How often a pattern that looks around may take back a step, in one text; beyond, the text does not fit.
 const MOST_BACKTRACKS: usize = 5_000;
 
-/// Makes a validator of a schema. Formats are asserted; patterns run in linear time, but for those that look around, which are bounded.
+/// The options of this gateway: formats are asserted.
+pub fn asserting<'o>(draft: Draft) -> ValidationOptions<'o> {
+    jsonschema::options().with_draft(draft).should_validate_formats(true)
+}
+
+/// Makes a validator of a schema. Patterns run in linear time, but for those that look around, which are bounded.
 pub fn build(options: ValidationOptions<'_>, schema: &Value) -> Result<Validator, Fault> {
-    let options = options.should_validate_formats(true);
     let linear = options.clone().with_pattern_options(PatternOptions::regex()).build(schema);
     linear
         .or_else(|_| options.with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(MOST_BACKTRACKS)).build(schema))

@@ -256,3 +256,51 @@ fn broken_documents_are_refused_exactly_where_another_parser_refuses_them() {
         assert_eq!(ours.is_ok(), theirs, "{:?}: {ours:?}", String::from_utf8_lossy(&bytes));
     }
 }
+
+#[test]
+fn generated_documents_pass_a_mapping_byte_for_byte() {
+    use crate::expression::{JsonTemplate, MapScope, Names, Place, Root};
+    let template = JsonTemplate::of(&serde_json::json!({"whole": "${body}", "list": [1, "${body}"]}), &Names::new(Place::Proxy)).unwrap();
+    let member = JsonTemplate::of(&serde_json::json!("${body.k[0].v}"), &Names::new(Place::Proxy)).unwrap();
+    for seed in 1..1500 {
+        let mut random = Random(seed);
+        let mut text = String::new();
+        let model = random.model(4);
+        random.write(&model, &mut text);
+        let document = view(&text);
+        let raw = document.root().raw_str();
+        let rendered = template.render(&MapScope::new().with(Root::Body, &document)).unwrap();
+        assert_eq!(rendered, format!("{{\"whole\":{raw},\"list\":[1,{raw}]}}"), "seed {seed}");
+        let within = view(&format!("{{ \"k\" : [ {{\"v\":\t{raw} }} ] }}"));
+        assert_eq!(member.render(&MapScope::new().with(Root::Body, &within)).unwrap(), raw, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_a_pattern_names_in_generated_documents_is_all_that_an_edit_of_it_changes() {
+    use pattern::{Pattern, Patterns};
+    let patterns = Patterns::new(&[Pattern::parse("**.mark").unwrap()]).unwrap();
+    for seed in 1..1500 {
+        let mut random = Random(seed);
+        let parts: Vec<String> = (0..3)
+            .map(|_| {
+                let mut text = String::new();
+                let model = random.model(3);
+                random.write(&model, &mut text);
+                text
+            })
+            .collect();
+        let document = |mark: &str| {
+            format!("[{}, {{\"mark\":{mark}, \"deep\": [[{{\"m\\u0061rk\" : {mark}}}], {}]}}, {}]", parts[0], parts[1], parts[2])
+        };
+        let text = document("\"13812345678\"");
+        let view = view(&text);
+        let mut edits = view.edits();
+        patterns.walk(view.root(), |_| true, &mut |_, value| {
+            if value.raw() == b"\"13812345678\"" {
+                edits.replace(value, "1234567890123456789012345678901234567890").unwrap();
+            }
+        });
+        assert_eq!(edits.to_bytes(), document("1234567890123456789012345678901234567890"), "seed {seed}");
+    }
+}
