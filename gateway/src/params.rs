@@ -17,10 +17,8 @@ use self::{
     param::{Param, Place, Shape},
     schema::escaped,
     text::{Encoding, Kinds},
+    wording::MOST_FAULTS,
 };
-
-/// At most this many faults of one request are told.
-pub const MOST_FAULTS: usize = 100;
 
 /// All parameters of one Api.
 #[derive(Debug, Default)]

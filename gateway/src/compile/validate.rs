@@ -19,9 +19,10 @@ use http::{HeaderValue, Method, header};
 use http_body::Frame;
 
 use crate::params::{
-    Form, Given, MOST_FAULTS, Params,
+    Form, Given, Params,
     body::BodySchema,
     media::{self, Media},
+    wording::MOST_FAULTS,
 };
 
 /// What an Api declares of its requests.

@@ -13,10 +13,10 @@ use jsonschema::{Draft, Retrieve, Uri, Validator};
 use serde_json::{Map, Value as Json};
 
 use super::{
-    MOST_FAULTS, endless,
+    endless,
     schema::{self, escaped},
     text::Kinds,
-    wording,
+    wording::{self, MOST_FAULTS},
 };
 
 /// The largest schema that is read from a file, in bytes.

@@ -4,6 +4,9 @@ use std::fmt::Write;
 use jsonschema::{ValidationError, error::ValidationErrorKind as Kind};
 use serde_json::Value;
 
+/// At most this many faults of one request are told.
+pub const MOST_FAULTS: usize = 100;
+
 /// A value longer than this is told in part.
 const LONGEST: usize = 64;
 
