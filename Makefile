@@ -10,7 +10,8 @@ help: ## Show this list
 
 demo: ## Build and start the gateway with routes/demo and its backends, and print what to try
 	@scripts/setup.sh build curl
-	$(CARGO) run --locked --package tests --bin demo
+	$(CARGO) build --locked --workspace --bin demo --bin allium
+	@$${CARGO_TARGET_DIR:-target}/debug/demo
 
 test: ## Run every test of the workspace, doc tests too
 	@scripts/setup.sh build

@@ -236,6 +236,8 @@ impl Clerk {
             "revision": &*it.revision,
             "reload": it.how,
             "reload_ms": it.took.as_millis() as u64,
+            "reloaded_at": it.at.map(crate::telemetry::text::time),
+            "held_back": it.held_back.iter().take(1000).map(|(id, state)| json!({"kind": id.kind.name(), "name": id.name, "version": id.version, "state": state})).collect::<Vec<_>>(),
             "definitions": documents,
             "faults": faults,
         });

@@ -355,7 +355,7 @@ fn wait(app: &App) -> std::io::Result<()> {
                     _ = reopen.recv() => (),
                 }
             }
-            eprintln!("stopped at once: a second signal came before the last connections had ended");
+            eprintln!("stopped at once: a second signal came before the drain had ended");
             #[expect(clippy::disallowed_methods, reason = "whoever asks twice does not want to wait for the drain")]
             std::process::exit(HURRIED);
         });

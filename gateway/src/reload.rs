@@ -7,7 +7,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Component, Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, mpsc},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
@@ -37,6 +37,10 @@ pub struct Status {
     /// Kind, state and number of documents.
     pub documents: Vec<(&'static str, &'static str, u64)>,
     pub took: Duration,
+    /// When it was taken over or refused.
+    pub at: Option<SystemTime>,
+    /// Documents that are not served as they are written: each with `last_good` or `refused`.
+    pub held_back: Vec<(Id, &'static str)>,
     /// When reading it began: whatever was written before is in it.
     pub begun: Option<Instant>,
 }
@@ -407,6 +411,9 @@ impl Reloader {
             Reload::Refused => "refused",
         };
         let documents = self.count(&kept, &out);
+        let mut held_back: Vec<(Id, &'static str)> = kept.iter().map(|it| (it.clone(), "last_good")).collect();
+        held_back.extend(out.iter().map(|it| (it.clone(), "refused")));
+        held_back.sort();
         let total: u64 = documents.iter().filter(|it| it.1 != "refused").map(|it| it.2).sum();
         match how {
             Reload::Ok => log.info(
@@ -417,7 +424,7 @@ impl Reloader {
             Reload::Partial => log.warn(
                 "reload",
                 format_args!(
-                    "{errors} faults: {} documents keep their last good version, {} stay out, everything else is served",
+                    "faults: {errors}; documents that keep their last good version: {}, that stay out: {}; everything else is served",
                     kept.len(),
                     out.len()
                 ),
@@ -431,8 +438,16 @@ impl Reloader {
         }
         self.shop.metrics.reloaded(how, Figures { revision: revision.into(), documents: documents.clone(), succeeded: 0.0 });
         self.shop.metrics.sweep(Instant::now());
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) =
-            Status { revision: revision.into(), faults: faults.into(), how: Some(word), documents, took, begun: Some(begun) };
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Status {
+            revision: revision.into(),
+            faults: faults.into(),
+            how: Some(word),
+            documents,
+            took,
+            at: Some(SystemTime::now()),
+            held_back,
+            begun: Some(begun),
+        };
         if let (Some(keeper), true) = (&self.history, snapshot.is_some()) {
             // Whoever keeps it ends with this gateway, never before.
             let _ = keeper.send(State { revision: revision.into(), files, whole: how == Reload::Ok });

@@ -276,7 +276,14 @@ impl<'a> Reader<'a> {
             }
             None => {
                 let width = self.chunk[local..].chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
-                ReadFault::new(Span::new(at, at + width), "syntax", format!("not YAML: {}", error.info()))
+                let fault = ReadFault::new(Span::new(at, at + width), "syntax", format!("not YAML: {}", error.info()));
+                // The commonest slip: a pattern or an expression without quotes between braces or brackets.
+                match error.info().contains("flow") {
+                    true => {
+                        fault.help("inside of {…} and […], a text with { } [ ] , or : in it stands in quotes: {match: \"GET /a/{id}\"}")
+                    }
+                    false => fault,
+                }
             }
         };
         self.faults.push(fault);

@@ -289,7 +289,7 @@ pub struct Diff {
 /// Show which states of the definitions were served, who changed them, when and why
 ///
 /// A running gateway keeps the last hundred states below `.allium`, beside its settings: the files of definitions, not the scripts
-/// and schemas that they name.
+/// and schemas that they name. A state "with faults" was served in part: what was faulty stayed at its last good version.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -234,9 +234,7 @@ fn digest_of(text: &[u8]) -> String {
 }
 
 fn now() -> String {
-    let mut out = Vec::new();
-    text::Stamp::default().push(&mut out, SystemTime::now());
-    String::from_utf8_lossy(&out).into_owned()
+    text::time(SystemTime::now())
 }
 
 /// Writes a file whole or not at all, for this user alone.

@@ -69,7 +69,8 @@ pub struct Dir {
 impl Dir {
     pub fn new(root: PathBuf, changes: Option<Changes>) -> Self {
         let (tell, events) = mpsc::channel(1);
-        let own = root.clone();
+        // Events name what changed from the root of the file system, whatever the folder is called here.
+        let own = std::path::absolute(&root).unwrap_or_else(|_| root.clone());
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // Reading a file is no change, nor is what happens beside the folder: a log may be written there all the time.
             // Everything else, errors included, is a reason to look.
@@ -363,6 +364,26 @@ mod tests {
 
     async fn next(dir: &mut Dir) -> String {
         told(&timeout(Duration::from_secs(10), dir.next()).await.expect("a change is seen").unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_change_is_seen_at_once_however_the_folder_is_named() {
+        let folder = Folder::new("named");
+        let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "../").collect::<String>();
+        let bare = folder.0.strip_prefix("/").unwrap();
+        for (n, root) in [folder.0.clone(), format!("{up}{}", bare.display()).into(), format!("./{up}./{}/.", bare.display()).into()]
+            .into_iter()
+            .enumerate()
+        {
+            folder.write("a.yaml", "before");
+            let mut dir = Dir::new(root.clone(), None);
+            next(&mut dir).await;
+            let begun = Instant::now();
+            folder.write("a.yaml", &n.to_string());
+            assert_eq!(next(&mut dir).await, format!("a.yaml={n}"));
+            // Well before it would be looked at without having been told.
+            assert!(begun.elapsed() < LOOK_EVERY / 2, "{}: {:?}", root.display(), begun.elapsed());
+        }
     }
 
     #[tokio::test]

@@ -116,6 +116,13 @@ fn push_padded(to: &mut Vec<u8>, value: u64, width: usize) {
     }
 }
 
+/// A moment as RFC 3339 in UTC, for what is written now and then.
+pub fn time(at: SystemTime) -> String {
+    let mut out = Vec::new();
+    Stamp::default().push(&mut out, at);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Writes moments as RFC 3339 in UTC to the millisecond; the second is spelt out once.
 #[derive(Default)]
 pub struct Stamp {

@@ -73,7 +73,7 @@ fn validation_stands_where_the_list_puts_it() {
 #[test]
 fn a_life_and_a_redirect_are_told() {
     let it = demo(&["explain", "customers@v1"], 0).out;
-    assert!(it.contains("  state     deprecated: its answers say so, goes on 2027-04-01, then use customers@v2\n"), "{it}");
+    assert!(it.contains("  state     deprecated: its answers say so, ends on 2027-04-01, then use customers@v2\n"), "{it}");
     assert!(demo(&["explain", "docs"], 0).out.contains("  redirect:\n    to: https://docs.example.com${request.path}\n    status: 308\n"));
 }
 

@@ -89,7 +89,7 @@ impl Page {
             "deprecated" => "deprecated: its answers say so".to_owned(),
             other => other.to_owned(),
         };
-        let sunset = of("/sunset").map_or(String::new(), |it| format!(", goes on {it}"));
+        let sunset = of("/sunset").map_or(String::new(), |it| format!(", ends on {it}"));
         let successor = of("/successor/name").map_or(String::new(), |name| {
             let version = of("/successor/version").map_or(String::new(), |it| format!("@{it}"));
             format!(", then use {name}{version}")
