@@ -9,10 +9,7 @@ use contract::{Body, Exchange, Kind, Origin, Peer, Problem, RouteInfo, Scheme, e
 use http::{Method, Response, StatusCode, header};
 use ipnet::IpNet;
 
-use self::{
-    arrive::{Forwarding, Hop},
-    ids::Random,
-};
+use self::{arrive::Forwarding, ids::Random};
 use crate::{
     http1::{self, Handler, Incoming, Sent},
     params::{Form, Given},
@@ -62,13 +59,15 @@ pub struct Connection {
 /// What is known of one exchange when it is over.
 #[derive(Default)]
 pub struct Note {
-    exchange: Option<Exchange>,
+    exchange: Option<Box<Exchange>>,
     route: Option<Arc<Route>>,
     /// Counted as in flight until the last byte.
     _in_flight: Option<InFlight>,
     at: Option<SystemTime>,
     reason: &'static str,
     received: u64,
+    /// The client sent ids, so the trace's is not simply the request's.
+    ids: bool,
 }
 
 impl Worker {
@@ -86,13 +85,17 @@ impl Connection {
     }
 
     /// The request as an exchange, before its route is known.
-    fn exchange(&self, arrived: Arrived, info: Arc<RouteInfo>) -> (Exchange, Hop) {
+    fn exchange(&self, arrived: Arrived, info: Arc<RouteInfo>, ids: &mut bool) -> Box<Exchange> {
         let Arrived { mut head, body, upgrade, early, started } = arrived;
         let mut peer = self.peer.clone();
         let hop = self.forwarding.borrow_mut().arrive(&mut head.headers, &mut peer, &self.worker.shared.trusted);
-        let id = ids::assign(&mut head.headers, self.worker.shared.keep_ids, &self.worker.random);
-        let upgrade = hop.upgrade.clone().zip(upgrade).map(|(protocol, bytes)| Upgrade { protocol, bytes });
-        let exchange = Exchange {
+        *ids = hop.ids;
+        let id = match hop.ids {
+            true => ids::assign(&mut head.headers, self.worker.shared.keep_ids, &self.worker.random),
+            false => ids::create(&mut head.headers, &self.worker.random),
+        };
+        let upgrade = hop.upgrade.zip(upgrade).map(|(protocol, bytes)| Upgrade { protocol, bytes });
+        Box::new(Exchange {
             id,
             head,
             body,
@@ -110,8 +113,7 @@ impl Connection {
             early: early.map(|it| Box::new(Early(it)) as Box<dyn contract::exchange::Early>),
             upgrade,
             local: self.worker.local.clone(),
-        };
-        (exchange, hop)
+        })
     }
 
     /// Answers a request that came on no connection, as tests of definitions do. `prepare` sees the exchange before its route is known.
@@ -119,7 +121,7 @@ impl Connection {
         let served = self.worker.shared.served.load_full();
         let (head, body) = request.into_parts();
         let arrived = Arrived { head, body, upgrade: None, early: None, started: tokio::time::Instant::now() };
-        let (mut ex, _) = self.exchange(arrived, served.unmatched.infos[0].clone());
+        let mut ex = self.exchange(arrived, served.unmatched.infos[0].clone(), &mut false);
         prepare(&mut ex);
         let route = find(&served, &mut ex);
         self.run(&route, &mut ex, &mut "").await
@@ -252,7 +254,7 @@ impl Handler for Connection {
         let served = self.worker.shared.served.load();
         note.received = http_body::Body::size_hint(&incoming.body).exact().unwrap_or(0);
         note.at = self.worker.access.is_some().then(SystemTime::now);
-        let (mut ex, _) = self.exchange(incoming.into(), served.unmatched.infos[0].clone());
+        let mut ex = self.exchange(incoming.into(), served.unmatched.infos[0].clone(), &mut note.ids);
         let route = find(&served, &mut ex);
         drop(served);
         note._in_flight = Some(route.metrics.enter());
@@ -274,7 +276,7 @@ impl Handler for Connection {
             }
             None => {
                 let mut headers = http::HeaderMap::new();
-                let id = ids::assign(&mut headers, false, &self.worker.random);
+                let id = ids::create(&mut headers, &self.worker.random);
                 let mut answer = render::unread(&problem, &id);
                 answer.headers_mut().insert(render::REQUEST_ID, id);
                 answer
@@ -309,7 +311,10 @@ impl Connection {
         route.chain.done(ex.entered, &End { exchange: ex, status, sent: sent.bytes, completed });
         let Some(access) = &self.worker.access else { return };
         let asked = ex.notes.get::<Asked>();
-        let trace = ex.head.headers.get(ids::TRACEPARENT).and_then(|it| it.as_bytes().get(3..35)).unwrap_or_default();
+        let trace = match note.ids {
+            true => ex.head.headers.get(ids::TRACEPARENT).and_then(|it| it.as_bytes().get(3..35)).unwrap_or_default(),
+            false => ex.id.as_bytes(),
+        };
         access.write(&Entry {
             at: note.at.unwrap_or(SystemTime::UNIX_EPOCH),
             id: ex.id.as_bytes(),

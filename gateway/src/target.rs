@@ -48,7 +48,7 @@ impl onion::Target for Target {
             );
         }
         if self.reads_body {
-            ex.open_body().await?;
+            Box::pin(ex.open_body()).await?;
         }
         let answer = match &self.action {
             Action::Call(it) => it.run(ex).await,
@@ -61,7 +61,7 @@ impl onion::Target for Target {
         };
         match self.outbound.is_empty() {
             true => answer,
-            false => self.outbound.shape(ex, answer).await,
+            false => Box::pin(self.outbound.shape(ex, answer)).await,
         }
     }
 }

@@ -23,6 +23,8 @@ struct Edits {
     remove: Box<[HeaderName]>,
     set: Box<[(HeaderName, Source)]>,
     add: Box<[(HeaderName, Source)]>,
+    /// No value is a template.
+    constant: bool,
 }
 
 /// A header's value; a constant one is made once.
@@ -138,7 +140,8 @@ fn edits(at: &str, config: EditsConfig, env: &Env<'_>, faults: &mut Vec<Fault>) 
     let add = values("add", config.add, faults);
     let removed = config.remove.iter().enumerate().map(|(number, text)| name(&format!("{at}/remove/{number}"), text));
     let remove = removed.filter_map(|it| it.map_err(|it| faults.push(it)).ok()).collect();
-    Edits { remove, set, add }
+    let constant = set.iter().chain(&add).all(|(_, it)| matches!(it, Source::Constant(_)));
+    Edits { remove, set, add, constant }
 }
 
 fn name(pointer: &str, text: &str) -> Result<HeaderName, Fault> {
@@ -175,10 +178,6 @@ impl Edits {
         set.chain(self.add.iter().map(move |(name, it)| (name, false, it.value(ex))))
     }
 
-    fn constant(&self) -> bool {
-        self.set.iter().chain(&self.add).all(|(_, it)| matches!(it, Source::Constant(_)))
-    }
-
     fn write(headers: &mut HeaderMap, name: &HeaderName, set: bool, value: Option<HeaderValue>) {
         if set {
             Exchange::forget_header(headers, name);
@@ -209,7 +208,7 @@ impl Edits {
 
 impl Filter for Headers {
     fn request(&self, ex: &mut Exchange) -> Flow {
-        if self.request.constant() {
+        if self.request.constant {
             self.request.apply_constants(&mut ex.head.headers);
             return Ok(None);
         }
@@ -232,7 +231,7 @@ impl Filter for Headers {
 
     fn response(&self, ex: &mut Exchange, outcome: &mut Outcome) {
         let mut made = Vec::new();
-        if !self.response.constant() {
+        if !self.response.constant {
             for (name, set, value) in self.response.values(ex) {
                 match value {
                     Ok(it) => made.push((name, set, it)),
@@ -245,7 +244,7 @@ impl Filter for Headers {
             Ok(it) => it.headers_mut(),
             Err(it) => &mut it.headers,
         };
-        if self.response.constant() {
+        if self.response.constant {
             return self.response.apply_constants(headers);
         }
         self.response.remove(headers);

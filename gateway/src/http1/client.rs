@@ -136,7 +136,6 @@ fn is_idempotent(method: &Method) -> bool {
 pub async fn send(pool: &Pool, call: Call<'_>) -> Result<Response<Body>, Box<Failure>> {
     let flight = pool.permits().fly();
     let Call { method, target, host, headers, body, upgrade, on_early, timeouts, deadline, body_deadline } = call;
-    let expects = headers.get(header::EXPECT).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     let mut ask = Ask {
         method,
         upgrade: upgrade.is_some(),
@@ -147,6 +146,7 @@ pub async fn send(pool: &Pool, call: Call<'_>) -> Result<Response<Body>, Box<Fai
         deadline: Instant::from_std(deadline),
     };
     let mut upload = Upload::new(&ask.method, body);
+    let hold = !upload.is_empty() && headers.get(header::EXPECT).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     let mut lease = None;
     loop {
         let surely = !(upload.is_repeatable() && is_idempotent(&ask.method));
@@ -159,7 +159,6 @@ pub async fn send(pool: &Pool, call: Call<'_>) -> Result<Response<Body>, Box<Fai
             Ok(connection) => connection,
             Err(fault) => return Err(Failure::new(fault, false, upload.restore(), upgrade)),
         };
-        let hold = expects && !upload.is_empty();
         upload.begin(&mut connection, &head, hold);
         let mut exchange = Exchange::new(connection, upload);
         let fault = match poll_fn(|cx| exchange.poll_head(cx, &mut ask)).await {
@@ -186,10 +185,27 @@ pub async fn send(pool: &Pool, call: Call<'_>) -> Result<Response<Body>, Box<Fai
 /// A connection that is ready for a call: an idle one, or a new one under `lease` or a permit of its own.
 async fn connect(pool: &Pool, lease: Option<Lease>, surely: bool, timeout: Duration, deadline: Instant) -> Result<Box<Connection>, Fault> {
     let now = Instant::now();
-    let late = || Fault::new(CallError::Timeout, "upstream_timeout");
     if deadline <= now {
-        return Err(late());
+        return Err(Fault::new(CallError::Timeout, "upstream_timeout"));
     }
+    if lease.is_none()
+        && let Some(connection) = pool.pop(surely, now)
+    {
+        return Ok(connection);
+    }
+    // On the heap: seldom walked, and much larger than all that a call needs besides.
+    Box::pin(connect_anew(pool, lease, surely, now, timeout, deadline)).await
+}
+
+async fn connect_anew(
+    pool: &Pool,
+    lease: Option<Lease>,
+    surely: bool,
+    now: Instant,
+    timeout: Duration,
+    deadline: Instant,
+) -> Result<Box<Connection>, Fault> {
+    let late = || Fault::new(CallError::Timeout, "upstream_timeout");
     let by = after(now, timeout).min(deadline);
     let found = match lease {
         Some(lease) => pool.connect(lease, by).await,

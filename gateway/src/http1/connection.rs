@@ -251,13 +251,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
             now: started,
         };
         let mut note = H::Note::default();
+        poll_fn(|cx| {
+            self.read_rest(cx, &head);
+            Poll::Ready(())
+        })
+        .await;
         let incoming = self.incoming(head, started);
         let attended = {
             let note = &mut note;
-            match catch_unwind(AssertUnwindSafe(move || handler.call(incoming, note))) {
-                Ok(future) => self.attend(pin!(future)).await,
-                Err(_) => Attended::Panicked,
-            }
+            // On the heap, for it is by far the largest part: an idle connection does not hold room for it. Called within the
+            // block, so that it panics where panics are caught.
+            self.attend(Box::pin(async move { handler.call(incoming, note).await }).as_mut()).await
         };
         let (response, panicked) = match attended {
             Attended::Answer(it) => (it, false),
@@ -295,6 +299,21 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
             // A length or a missing last chunk tells that it was cut; a reset could take away what the client has not read yet.
             Outcome::BodyBroke if !matches!(plan.body, Some(Encoder::Raw)) => Then::Close,
             _ => Then::Reset,
+        }
+    }
+
+    /// Reads once more where a small body came along in part: what is there whole goes on in one piece.
+    fn read_rest(&mut self, cx: &mut Context<'_>, head: &Head) {
+        let inbound = &mut *self.shared.borrow_mut();
+        let Framing::Length(size) = head.framing else { return };
+        let missing = usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(inbound.buf.len());
+        // The client waits for a 100, or its body is long: then it is a stream.
+        if head.expects || inbound.buf.is_empty() || missing == 0 || missing > LARGE_READ {
+            return;
+        }
+        // An end, or a fault, is told again to whoever reads on.
+        if let Poll::Ready(Ok(size)) = poll_read(&mut self.io, &mut inbound.buf, missing.max(READ), cx) {
+            self.read += size as u64;
         }
     }
 
@@ -623,7 +642,8 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 
 /// How much to read for a body that is waited for.
 fn want(inbound: &Inbound) -> usize {
-    usize::try_from(inbound.decoder.expected()).unwrap_or(LARGE_READ).clamp(READ, LARGE_READ)
+    // A byte more than there is, so that the read falls short of its buffer and the socket is known to be empty.
+    usize::try_from(inbound.decoder.expected()).unwrap_or(LARGE_READ).saturating_add(1).clamp(READ, LARGE_READ)
 }
 
 /// Reads once into `buf`, with room for about `size` bytes.

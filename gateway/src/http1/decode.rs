@@ -47,7 +47,8 @@ pub struct Decoder {
     /// Bytes of extensions, later of trailer lines.
     spent: usize,
     fields: usize,
-    trailers: HeaderMap,
+    /// Seldom there, so it takes no room.
+    trailers: Option<Box<HeaderMap>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Decoder {
             Framing::Chunked => State::ChunkLine,
             Framing::UntilClose => State::UntilClose,
         };
-        Self { state, bounds, spent: 0, fields: 0, trailers: HeaderMap::new() }
+        Self { state, bounds, spent: 0, fields: 0, trailers: None }
     }
 
     /// Whether the body came to its own end; one that lasts until the sender closes never does before [`finish`](Self::finish).
@@ -171,8 +172,7 @@ impl Decoder {
                     let Some(line) = line(buf, bound, "trailers_too_large")? else { return Ok(Decoded::More) };
                     if line.is_empty() {
                         self.state = State::Done;
-                        let trailers = std::mem::take(&mut self.trailers);
-                        return Ok(if trailers.is_empty() { Decoded::End } else { Decoded::Trailers(trailers) });
+                        return Ok(self.trailers.take().map_or(Decoded::End, |it| Decoded::Trailers(*it)));
                     }
                     self.spent += line.len();
                     self.fields += 1;
@@ -181,7 +181,7 @@ impl Decoder {
                     }
                     let (name, value) = fields::parse(&line)?;
                     if fields::allowed_in_trailers(&name) {
-                        self.trailers.append(name, value);
+                        self.trailers.get_or_insert_default().append(name, value);
                     }
                 }
             }

@@ -71,6 +71,9 @@ impl Scanner {
     /// Takes a whole head out of `buf`, once it is there.
     pub fn next(&mut self, buf: &mut BytesMut, line: usize, bounds: &FieldBounds) -> Result<Option<Bytes>, Refusal> {
         loop {
+            if self.seen == buf.len() {
+                return Ok(None);
+            }
             let start = self.ends.last().map_or(0, |it| *it as usize + 1);
             let Some(found) = memchr::memchr(b'\n', &buf[self.seen..]) else {
                 self.seen = buf.len();

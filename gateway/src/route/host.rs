@@ -22,8 +22,11 @@ const ODD: [bool; 256] = {
 
 /// The host alone, as patterns spell it; `None` where the text is not a host. Allocates nothing.
 pub fn normalise<'a>(text: &'a str, buffer: &'a mut Buffer) -> Option<&'a str> {
-    let odd = text.len() > LONGEST || text.bytes().fold(false, |odd, it| odd | ODD[usize::from(it)]);
-    if odd || text.is_empty() || text.ends_with('.') { rewritten(text, buffer) } else { Some(text) }
+    // Up to the first byte that a host in its usual spelling does not have: that of its port, if any.
+    let usual = text.bytes().position(|it| ODD[usize::from(it)]).unwrap_or(text.len());
+    let (host, rest) = text.split_at_checked(usual)?;
+    let port = rest.is_empty() || rest.strip_prefix(':').is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()));
+    if port && !host.is_empty() && !host.ends_with('.') && host.len() <= LONGEST { Some(host) } else { rewritten(text, buffer) }
 }
 
 fn rewritten<'a>(text: &'a str, buffer: &'a mut Buffer) -> Option<&'a str> {

@@ -81,7 +81,9 @@ fn digit(byte: &u8) -> Option<u8> {
 
 /// The spans of the segments behind the leading slash. `/` has one, an empty one; so has whatever ends in a slash.
 pub fn segments(path: &str) -> impl Iterator<Item = (u32, u32)> + '_ {
-    let ends = memchr::memchr_iter(b'/', path.as_bytes()).skip(1).chain([path.len()]);
+    // Segments are short: a loop is over before a call would have begun.
+    let slashes = path.bytes().enumerate().skip(1).filter(|(_, it)| *it == b'/').map(|(at, _)| at);
+    let ends = slashes.chain([path.len()]);
     let mut from = 1;
     ends.map(move |end| {
         let start = std::mem::replace(&mut from, end as u32 + 1);

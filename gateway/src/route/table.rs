@@ -79,7 +79,7 @@ impl<T> Table<T> {
             return Found::NotFound;
         }
         let mut buffer = [0; 254];
-        let host = host::normalise(ask.host, &mut buffer);
+        let host = if self.trie.names_hosts() { host::normalise(ask.host, &mut buffer) } else { None };
         let inline = [const { Piece::new() }; INLINE];
         let heap;
         let pieces = match inline.get(..self.trie.depth) {

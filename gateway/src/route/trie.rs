@@ -134,6 +134,11 @@ impl<'a> Walk<'a> {
 }
 
 impl Trie {
+    /// Whether any pattern names a host.
+    pub(super) fn names_hosts(&self) -> bool {
+        !self.exact.is_empty() || self.longest_below > 0
+    }
+
     /// The trees for a host, most specific first, until one of them `stops`.
     pub(super) fn trees(&self, host: Option<&str>, mut stops: impl FnMut(&Tree) -> bool) {
         if let Some(host) = host {

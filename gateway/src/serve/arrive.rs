@@ -23,6 +23,8 @@ pub struct Hop {
     pub upgrade: Option<HeaderValue>,
     /// The client takes trailers.
     pub trailers: bool,
+    /// The client sent an id or a trace context of its own, in some spelling.
+    pub ids: bool,
 }
 
 /// Headers that this hop deals with, found in one pass over the names.
@@ -31,6 +33,7 @@ struct Found {
     connection: bool,
     other: bool,
     forwarded: bool,
+    ids: bool,
 }
 
 fn find(headers: &HeaderMap) -> Found {
@@ -44,7 +47,10 @@ fn find(headers: &HeaderMap) -> Found {
             10 => {
                 found.connection |= name == b"connection";
                 found.other |= name == b"keep-alive";
+                found.ids |= name == b"tracestate";
             }
+            11 => found.ids |= name == b"traceparent",
+            12 => found.ids |= spelt(name, b"x-request-id"),
             // Framing, spelt so that only some backends see it.
             14 => found.other |= name == b"http2-settings" || name == b"content_length",
             15 => found.forwarded |= spelt(name, b"x-forwarded-for"),
@@ -78,7 +84,7 @@ pub fn strip(headers: &mut HeaderMap) -> Hop {
 }
 
 fn strip_found(headers: &mut HeaderMap, found: &Found) -> Hop {
-    let mut hop = Hop::default();
+    let mut hop = Hop { ids: found.ids, ..Hop::default() };
     if !found.connection && !found.other {
         return hop;
     }
@@ -368,7 +374,7 @@ mod tests {
             ("x-stays", "1"),
         ];
         let mut map = headers(&list);
-        assert_eq!(strip(&mut map), Hop { upgrade: None, trailers: true });
+        assert_eq!(strip(&mut map), Hop { trailers: true, ..Hop::default() });
         assert_eq!(shown(&map), ["host: a", "x-stays: 1"]);
     }
 

@@ -53,19 +53,33 @@ fn hex(it: u64) -> [u8; 16] {
     text
 }
 
-/// Gives the request its id and its trace context, both in its headers too. Returns the id.
+/// Gives a request that has none of its own its id and its trace context, both in its headers too. Returns the id.
 ///
 /// The trace id of a new trace is the request's id, so that one finds the other.
-pub fn assign(headers: &mut HeaderMap, keep: bool, random: &Random) -> HeaderValue {
-    let kept = if keep { headers.get(REQUEST_ID).filter(|it| is_id(it)).cloned() } else { None };
-    let traced = keep && headers.get(TRACEPARENT).is_some_and(|it| is_traceparent(it.as_bytes()));
-    // One piece of memory for both: the id is a part of `00-id-span-00`.
+pub fn create(headers: &mut HeaderMap, random: &Random) -> HeaderValue {
+    let (context, id) = both(random);
+    headers.append(TRACEPARENT, value(context));
+    headers.append(REQUEST_ID, id.clone());
+    id
+}
+
+/// `00-id-span-00` and the id, which is a part of it: one piece of memory for both.
+fn both(random: &Random) -> (Bytes, HeaderValue) {
     let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
     text[3..19].copy_from_slice(&hex(random.next()));
     text[19..35].copy_from_slice(&hex(random.next()));
     text[36..52].copy_from_slice(&hex(random.next() | 1));
-    let context = Bytes::copy_from_slice(&text);
-    let id = kept.unwrap_or_else(|| value(context.slice(3..35)));
+    let context = Bytes::from_owner(text);
+    let id = value(context.slice(3..35));
+    (context, id)
+}
+
+/// The same of a request that may have both: they are replaced, or kept where that is asked for and they are sound.
+pub fn assign(headers: &mut HeaderMap, keep: bool, random: &Random) -> HeaderValue {
+    let kept = if keep { headers.get(REQUEST_ID).filter(|it| is_id(it)).cloned() } else { None };
+    let traced = keep && headers.get(TRACEPARENT).is_some_and(|it| is_traceparent(it.as_bytes()));
+    let (context, id) = both(random);
+    let id = kept.unwrap_or(id);
     if !traced {
         headers.insert(TRACEPARENT, value(context));
         headers.remove(TRACESTATE);

@@ -177,7 +177,8 @@ impl Call {
 
     /// Path and query. Of what no rule names, every byte stays.
     fn target(&self, ex: &Exchange) -> Result<Vec<u8>, Box<Problem>> {
-        let mut target = Vec::with_capacity(self.prefix.len() + 64);
+        let received = ex.head.uri.path_and_query().map_or(0, |it| it.as_str().len());
+        let mut target = Vec::with_capacity(self.prefix.len() + received + 16);
         target.extend_from_slice(self.prefix.as_bytes());
         match &self.path {
             None => target.extend_from_slice(ex.path().as_bytes()),
@@ -185,6 +186,9 @@ impl Call {
         }
         let keeps = self.send.as_ref().is_none_or(|it| it.keeps.query);
         let named = self.send.as_ref().map_or(&[][..], |it| &it.query);
+        if named.is_empty() && (!keeps || ex.query().is_none()) {
+            return Ok(target);
+        }
         let mut empty = !target.contains(&b'?');
         let mut add = |target: &mut Vec<u8>| {
             target.push(if empty { b'?' } else { b'&' });

@@ -202,7 +202,8 @@ impl Shape {
         text(to, r#","id":""#, it.id);
         optional(to, r#","trace":""#, it.trace);
         quoted(to, r#","client_ip":""#, |to| push_ip(to, it.client_ip));
-        text(to, r#","method":""#, it.method.as_str().as_bytes());
+        // A token has nothing to escape, but may be of any length.
+        quoted(to, r#","method":""#, |to| cut(to, it.method.as_str().as_bytes(), |to, it| to.extend_from_slice(it)));
         plain(to, r#","scheme":""#, it.scheme);
         text(to, r#","host":""#, it.host);
         text(to, r#","path":""#, it.path);

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 /// Whatever the network sent, the line stays one line of valid JSON that a terminal may show: control characters (C1 and DEL included) and the
 /// Unicode line separators are escaped, and a byte that is not UTF-8 is spelt `\xNN`, as text.
 pub fn push_json(to: &mut Vec<u8>, bytes: &[u8]) {
-    // Nearly always all of it is plain; without an early end the loop looks at many bytes at once.
-    if bytes.iter().fold(true, |plain, it| plain & (*it >= 0x20) & (*it < 0x7f) & (*it != b'"') & (*it != b'\\')) {
+    // Nearly always all of it is plain.
+    if is_plain(bytes) {
         return to.extend_from_slice(bytes);
     }
     let mut rest = bytes;
@@ -19,6 +19,27 @@ pub fn push_json(to: &mut Vec<u8>, bytes: &[u8]) {
         let taken = if *first < 0x80 { push_ascii(to, *first) } else { push_wide(to, rest) };
         rest = &rest[taken..];
     }
+}
+
+/// Whether nothing needs to be escaped; eight bytes at a time.
+fn is_plain(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    match bytes.last_chunk::<8>() {
+        // The last word overlaps the one before it.
+        Some(last) => words.iter().fold(odd(last), |odds, it| odds | odd(it)) == 0,
+        None => rest.iter().all(|it| PLAIN[usize::from(*it)]),
+    }
+}
+
+/// Zero where every byte is plain; otherwise perhaps not.
+fn odd(word: &[u8; 8]) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    let it = u64::from_ne_bytes(*word);
+    let is_zero = |it: u64| it.wrapping_sub(ONES) & !it;
+    let control = it.wrapping_sub(0x20 * ONES) & !it;
+    let beyond = it.wrapping_add(ONES) | it;
+    (control | beyond | is_zero(it ^ (u64::from(b'"') * ONES)) | is_zero(it ^ (u64::from(b'\\') * ONES))) & HIGH
 }
 
 /// Bytes that stand in a JSON string as they are.
@@ -85,6 +106,13 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Appends `value` in decimal.
 pub fn push_integer(to: &mut Vec<u8>, mut value: u64) {
+    let digit = |it: u64| b'0' + (it % 10) as u8;
+    match value {
+        0..10 => return to.push(digit(value)),
+        10..100 => return to.extend_from_slice(&[digit(value / 10), digit(value)]),
+        100..1000 => return push_three(to, value),
+        _ => {}
+    }
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -103,7 +131,13 @@ pub fn push_millis(to: &mut Vec<u8>, taken: Duration) {
     let micros = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
     push_integer(to, micros / 1000);
     to.push(b'.');
-    push_padded(to, micros % 1000, 3);
+    push_three(to, micros % 1000);
+}
+
+/// The last three digits.
+fn push_three(to: &mut Vec<u8>, value: u64) {
+    let digit = |it: u64| b'0' + (it % 10) as u8;
+    to.extend_from_slice(&[digit(value / 100), digit(value / 10), digit(value)]);
 }
 
 fn push_padded(to: &mut Vec<u8>, value: u64, width: usize) {
@@ -140,7 +174,7 @@ impl Stamp {
             spell(&mut self.text, self.second);
         }
         to.extend_from_slice(&self.text);
-        push_padded(to, since.subsec_millis().into(), 3);
+        push_three(to, since.subsec_millis().into());
         to.push(b'Z');
     }
 }
@@ -196,8 +230,15 @@ mod tests {
     #[test]
     fn every_byte_alone_and_every_character_reads_back() {
         for byte in 0..=255u8 {
-            let text = written(|it| push_json(it, &[byte]));
-            serde_json::from_str::<String>(&format!("\"{text}\"")).unwrap();
+            let alone = written(|it| push_json(it, &[byte]));
+            serde_json::from_str::<String>(&format!("\"{alone}\"")).unwrap();
+            // At each place of a longer text it is spelt the same way.
+            for at in 0..19 {
+                let mut bytes = [b'a'; 19];
+                bytes[at] = byte;
+                let want = format!("{}{alone}{}", "a".repeat(at), "a".repeat(18 - at));
+                assert_eq!(written(|it| push_json(it, &bytes)), want);
+            }
         }
         let all: String = (0..=0x10_ffff).step_by(7).filter_map(char::from_u32).collect();
         let text = written(|it| push_json(it, all.as_bytes()));
@@ -206,7 +247,7 @@ mod tests {
 
     #[test]
     fn numbers_are_decimal() {
-        for it in [0, 9, 10, 12_345, u64::MAX] {
+        for it in [0, 9, 10, 99, 100, 999, 1000, 12_345, u64::MAX] {
             assert_eq!(written(|to| push_integer(to, it)), it.to_string());
         }
         assert_eq!(written(|it| push_millis(it, Duration::from_nanos(12_045_999))), "12.045");

@@ -62,7 +62,7 @@ impl<'a> Evaluation<'a> {
 
     fn visit(&mut self, node: &'a Node) -> Result<Value<'a>> {
         Ok(match &node.op {
-            Op::Constant(value) => value.clone(),
+            Op::Constant(value) => value.borrowed(),
             Op::Root(root) => self.scope.root(*root),
             Op::Field(root, name) => self.scope.field(*root, name),
             Op::Path(base, steps) => return self.path(base, steps),

@@ -86,6 +86,16 @@ impl<'a> Value<'a> {
         Self::Map(Arc::new(entries.into_iter().map(|(key, value)| (Self::Str(key.into()), value)).collect()))
     }
 
+    /// The same value, its text or octets not copied.
+    pub(super) fn borrowed(&self) -> Value<'_> {
+        match self {
+            Self::Str(it) => Value::Str(Cow::Borrowed(it)),
+            Self::Spelt(it) => Value::Spelt(Cow::Borrowed(it)),
+            Self::Bytes(it) => Value::Bytes(Cow::Borrowed(it)),
+            it => it.clone(),
+        }
+    }
+
     /// True for null.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)

@@ -184,7 +184,9 @@ impl HttpBody for Answer {
                 Ok(Decoded::More) => {}
                 Err(error) => return me.fail(BodyError::broken(error)),
             }
-            let wish = usize::try_from(me.decoder.expected()).unwrap_or(usize::MAX);
+            // A byte more than there is: a read that fills its buffer leaves the socket marked as readable, and the next look at
+            // it costs a system call for nothing.
+            let wish = usize::try_from(me.decoder.expected()).unwrap_or(usize::MAX).saturating_add(1);
             match live.connection.poll_read(cx, wish) {
                 Poll::Ready(Ok(0)) => match me.decoder.finish() {
                     Ok(()) => {

@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use super::permits::Lease;
+use super::{head::Scan, permits::Lease};
 use crate::http1::encode::Outbox;
 
 /// The least that is read at once.
@@ -35,6 +35,8 @@ pub(super) struct Connection {
     pub(super) input: BytesMut,
     /// Bytes to be sent.
     pub(super) output: Outbox,
+    /// How far the head of the answer was looked through.
+    pub(super) scan: Scan,
     read_size: usize,
     alarm: Alarm,
     /// Whether it has served a call before this one.
@@ -75,6 +77,7 @@ impl Connection {
             peer,
             input: BytesMut::new(),
             output: Outbox::default(),
+            scan: Scan::default(),
             read_size: READ_LEAST,
             alarm: Alarm::default(),
             reused: false,
@@ -120,6 +123,7 @@ impl Connection {
         self.wrote = false;
         self.heard = false;
         self.waits = None;
+        self.scan.reset();
         self.read_size = READ_LEAST;
         if self.input.capacity() > KEEP_BUFFER {
             self.input = BytesMut::new();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     connection::Connection,
     fault::Fault,
-    head::{self, Head, Scan},
+    head::{self, Head},
     upload::Upload,
 };
 use crate::http1::fields::Malformed;
@@ -36,7 +36,6 @@ pub(super) struct Ask<'a> {
 pub(super) struct Exchange {
     pub(super) connection: Box<Connection>,
     pub(super) upload: Upload,
-    scan: Scan,
     early: u32,
     /// Since when only the answer is missing.
     asked: Option<Instant>,
@@ -59,7 +58,7 @@ pub(super) fn after(now: Instant, wait: Duration) -> Instant {
 
 impl Exchange {
     pub(super) fn new(connection: Box<Connection>, upload: Upload) -> Self {
-        Self { connection, upload, scan: Scan::default(), early: 0, asked: None }
+        Self { connection, upload, early: 0, asked: None }
     }
 
     /// The head of the final answer, or of the switch of protocols that was asked for.
@@ -111,14 +110,13 @@ impl Exchange {
     fn poll_answer(&mut self, cx: &mut Context<'_>, ask: &mut Ask<'_>) -> Poll<Result<Option<Head>, Fault>> {
         let malformed = |it: Malformed| Fault::new(CallError::Protocol, it.0).because(it);
         loop {
-            while let Some(length) = self.scan.end(&self.connection.input).map_err(malformed)? {
-                self.scan = Scan::default();
-                let input = &mut self.connection.input;
-                if !is_early(input) {
-                    let head = head::take(input, length, &ask.method).map_err(malformed)?;
+            let Connection { input, scan, .. } = &mut *self.connection;
+            while let Some(length) = scan.end(input).map_err(malformed)? {
+                let is_final = !is_early(input);
+                let head = head::take(input, length, scan, &ask.method).map_err(malformed)?;
+                if is_final {
                     return Poll::Ready(Ok(Some(head)));
                 }
-                let head = head::take(input, length, &ask.method).map_err(malformed)?;
                 if head.status == StatusCode::SWITCHING_PROTOCOLS {
                     if ask.upgrade && self.upload.is_done() {
                         return Poll::Ready(Ok(Some(head)));

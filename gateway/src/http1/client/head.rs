@@ -1,5 +1,5 @@
 //! Reads the head of a backend's answer, strictly: what could be read in two ways is refused.
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::http1::{
@@ -22,13 +22,14 @@ pub(super) struct Head {
     pub(super) framing: Framing,
     /// Whether the backend lets the connection serve again.
     pub(super) keep_alive: bool,
+    /// Whether server-sent events follow.
+    events: bool,
 }
 
 impl Head {
     /// Whether what follows is a stream without an end of its own: a tunnel, or server-sent events.
     pub(super) fn streams(&self) -> bool {
-        let events = |it: &http::HeaderValue| it.as_bytes().get(..17).is_some_and(|it| it.eq_ignore_ascii_case(b"text/event-stream"));
-        self.status == StatusCode::SWITCHING_PROTOCOLS || self.headers.get(http::header::CONTENT_TYPE).is_some_and(events)
+        self.status == StatusCode::SWITCHING_PROTOCOLS || self.events
     }
 }
 
@@ -36,6 +37,8 @@ impl Head {
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     seen: usize,
+    /// Where each line's LF stands, the empty line's last.
+    ends: Vec<u32>,
 }
 
 impl Scan {
@@ -52,6 +55,11 @@ impl Scan {
             if at == 0 || window[at - 1] != b'\r' {
                 return Err(Malformed("bare_line_feed"));
             }
+            // The status line and the empty line stand beside the headers.
+            if self.ends.len() >= MAX_HEADERS + 2 {
+                return Err(Malformed("too_many_headers"));
+            }
+            self.ends.push(at as u32);
             if at >= 3 && window[at - 2] == b'\n' {
                 return Ok(Some(at + 1));
             }
@@ -59,47 +67,38 @@ impl Scan {
         self.seen = window.len();
         if bytes.len() >= MAX_HEAD { Err(Malformed("head_too_large")) } else { Ok(None) }
     }
+
+    /// Begins anew.
+    pub(super) fn reset(&mut self) {
+        self.seen = 0;
+        self.ends.clear();
+    }
 }
 
-/// Takes a whole head of `length` bytes, as [`Scan`] found it, from the front of `buffer`.
-pub(super) fn take(buffer: &mut BytesMut, length: usize, method: &Method) -> Result<Head, Malformed> {
-    let head = buffer.split_to(length).freeze();
-    let mut headers = spare::take();
-    let mut lines = Lines { head: &head, at: 0 };
-    let (version, status) = status_line(lines.next().ok_or(Malformed("not_http"))?.1)?;
+/// Takes a whole head of `length` bytes, as `scan` found it, from the front of `buffer`; `scan` begins anew.
+pub(super) fn take(buffer: &mut BytesMut, length: usize, scan: &mut Scan, method: &Method) -> Result<Head, Malformed> {
+    let read = read(buffer.split_to(length).freeze(), &scan.ends, method);
+    scan.reset();
+    read
+}
 
+fn read(head: Bytes, ends: &[u32], method: &Method) -> Result<Head, Malformed> {
+    let [first, rest @ .., _] = ends else { return Err(Malformed("not_http")) };
+    // Each LF was found behind a CR.
+    let first = *first as usize;
+    let (version, status) = status_line(&head[..first - 1])?;
+
+    let mut headers = spare::take();
     let mut seen = Seen::default();
-    let mut count = 0usize;
-    for (start, line) in lines {
-        if line.is_empty() {
-            break;
-        }
-        count += 1;
-        if count > MAX_HEADERS {
-            return Err(Malformed("too_many_headers"));
-        }
+    let mut start = first + 1;
+    for end in rest {
+        let end = *end as usize;
         // A folded line begins with white space, which no name does.
-        let (name, value) = fields::parse_at(&head, start, start + line.len())?;
+        let (name, value) = fields::parse_at(&head, start, end - 1)?;
         seen.header(name, value, &mut headers)?;
+        start = end + 1;
     }
     seen.head(version, status, method, headers)
-}
-
-/// The lines of a head that ends in an empty one, each with its place, without their CRLF.
-struct Lines<'a> {
-    head: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = (usize, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let start = self.at;
-        let length = memchr::memchr(b'\n', self.head.get(start..)?)?;
-        self.at = start + length + 1;
-        Some((start, &self.head[start..start + length.saturating_sub(1)]))
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,6 +131,7 @@ struct Seen {
     chunked: bool,
     close: bool,
     keep_alive: bool,
+    events: bool,
     upgrade: Option<HeaderValue>,
     named: Vec<HeaderName>,
 }
@@ -152,6 +152,10 @@ impl Seen {
                     return Err(Malformed("unknown_transfer_encoding"));
                 }
                 self.chunked = true;
+            }
+            header::CONTENT_TYPE => {
+                self.events |= value.as_bytes().get(..17).is_some_and(|it| it.eq_ignore_ascii_case(b"text/event-stream"));
+                headers.append(header::CONTENT_TYPE, value);
             }
             header::CONNECTION => self.connection(&value)?,
             header::UPGRADE => self.upgrade = Some(value),
@@ -208,7 +212,8 @@ impl Seen {
             Version::Http11 => !self.close,
             Version::Http10 => self.keep_alive && !self.close,
         };
-        Ok(Head { status, headers, framing, keep_alive: keep_alive && !suspect && framing != Framing::UntilClose })
+        let keep_alive = keep_alive && !suspect && framing != Framing::UntilClose;
+        Ok(Head { status, headers, framing, keep_alive, events: self.events })
     }
 }
 

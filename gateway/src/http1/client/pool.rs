@@ -136,6 +136,11 @@ impl Pool {
         self.shared.idle.borrow().len()
     }
 
+    /// An idle connection, if there is one; waits for nothing.
+    pub(super) fn pop(&self, surely: bool, now: Instant) -> Option<Box<Connection>> {
+        self.shared.pop(surely, now)
+    }
+
     /// An idle connection, or the right to open one; waits in the queue for either until `by`.
     ///
     /// `surely` asks the kernel whether the connection still stands, for calls that cannot be repeated.
