@@ -28,7 +28,7 @@ use crate::{
     admin::{self, Clerk, Door, Office, editor::Editor, openapi::Publisher, pace::Pace},
     compile::{Egress, Snapshot, StateKeeper, Workshop},
     http1::{self, Counters, Drain},
-    listen::{self, Desk, Gate},
+    listen::{self, Desk, Gate, Terms, tls::Keys},
     reload::{Reloader, history::History, keep, last_good::LastGood},
     runtime::{self, Spawner, Workers},
     serve::{Shared, Worker},
@@ -109,6 +109,11 @@ impl App {
         let mut bound = Vec::new();
         for it in &settings.listen {
             bound.push(listen::bind(it.address.0, sockets).map_err(other(format!("{} cannot be listened on", it.address)))?);
+        }
+        let mut keys = Vec::new();
+        for (it, bound) in settings.listen.iter().zip(&bound) {
+            let load = |tls| Keys::load(bound.address.to_string(), tls, &loaded.folder);
+            keys.push(it.tls.as_ref().map(load).transpose().map_err(other(format!("TLS of {} cannot be set up", it.address)))?);
         }
         let entered = background.enter();
         let admin_bound = bind_small(settings.admin.address.0)?;
@@ -191,6 +196,7 @@ impl App {
             settings.limits.connection.count_per_address as usize,
             trusted,
             http1_limits(&settings.limits),
+            settings.limits.connection.tls_handshake.get(),
             log.clone(),
         );
         for worker in workers.all() {
@@ -203,14 +209,23 @@ impl App {
                 }
             });
         }
-        for it in bound {
-            let figures = metrics.listener_metrics(&it.address.to_string());
-            log.info("listen", format_args!("listening on {}", it.address), &[]);
+        for ((it, own), tls) in bound.into_iter().zip(&settings.listen).zip(keys) {
+            let how = if tls.is_some() { " with TLS" } else { "" };
+            log.info("listen", format_args!("listening on {}{how}", it.address), &[]);
+            if let Some(it) = &tls {
+                background.spawn(it.clone().follow(log.clone()));
+            }
+            let terms = Terms {
+                tls,
+                proxy_protocol: own.proxy_protocol,
+                redirects: own.redirect_to_https,
+                metrics: metrics.listener_metrics(&it.address.to_string()),
+            };
             match settings.accept {
                 Accept::Balanced => {
-                    it.accept_balanced(background.handle(), workers.all(), &gate, &figures).map_err(other("a listener cannot be used"))?
+                    it.accept_balanced(background.handle(), workers.all(), &gate, &terms).map_err(other("a listener cannot be used"))?
                 }
-                Accept::Auto | Accept::PerCore => it.accept_on_workers(workers.all(), &gate, &figures),
+                Accept::Auto | Accept::PerCore => it.accept_on_workers(workers.all(), &gate, &terms),
             }
         }
         attend(&clerks, admin_bound, &office, Door::Admin)?;

@@ -1,4 +1,8 @@
 //! Listeners: accepts connections on the workers, counts them, and lets them go when it is time.
+mod der;
+pub mod proxy_header;
+pub mod tls;
+
 use std::{
     collections::HashMap,
     io,
@@ -12,24 +16,31 @@ use std::{
 };
 
 use bytes::BytesMut;
-use contract::Scheme;
+use contract::{Scheme, exchange::Caller};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
+use tokio_rustls::server::TlsStream;
 
 use crate::{
     http1::{self, Counters, Drain},
     runtime,
-    serve::{Connection, Worker},
-    telemetry::{log::Log, metrics::ListenerMetrics},
+    serve::{Arrival, Connection, Worker},
+    telemetry::{
+        log::Log,
+        metrics::{Handshake, ListenerMetrics},
+    },
 };
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// How long an acceptor pauses when the process has no file descriptor left.
 const BREATH: Duration = Duration::from_millis(50);
+/// How long the last word of TLS may take.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// What all listeners of the process share.
 pub struct Gate {
@@ -42,6 +53,8 @@ pub struct Gate {
     /// How many connections each worker has.
     loads: Box<[AtomicUsize]>,
     pub limits: http1::Limits,
+    /// How long a TLS handshake may take.
+    handshake: Duration,
     pub counters: Box<[Counters]>,
     pub log: Log,
     /// Told once, when it is time to stop accepting.
@@ -64,6 +77,18 @@ pub struct Bound {
     sockets: Vec<Socket>,
 }
 
+/// How a listener takes its connections.
+#[derive(Clone)]
+pub struct Terms {
+    /// Its TLS, where it has one.
+    pub tls: Option<Arc<tls::Keys>>,
+    /// Whether a connection begins with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// Whether everything is sent to HTTPS.
+    pub redirects: bool,
+    pub metrics: ListenerMetrics,
+}
+
 /// What each worker's thread keeps for its connections.
 pub struct Desk {
     pub worker: Rc<Worker>,
@@ -77,6 +102,7 @@ impl Gate {
         per_address: usize,
         trusted: Box<[ipnet::IpNet]>,
         limits: http1::Limits,
+        handshake: Duration,
         log: Log,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -87,6 +113,7 @@ impl Gate {
             addresses: std::array::from_fn(|_| Mutex::default()),
             loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             limits,
+            handshake,
             counters: (0..workers).map(|_| Counters::default()).collect(),
             log,
             closing: watch::channel(false).0,
@@ -116,20 +143,14 @@ impl Gate {
             }
             return None;
         }
-        let ip = ip.to_canonical();
-        let counted = !self.trusted.iter().any(|it| it.contains(&ip));
-        if counted {
-            let mut shard = self.shard(ip);
-            let count = shard.entry(ip).or_default();
-            if *count >= self.per_address {
-                drop(shard);
-                self.open.fetch_sub(1, Relaxed);
-                return None;
-            }
-            *count += 1;
-        }
         self.loads[worker].fetch_add(1, Relaxed);
-        Some(Place { gate: self.clone(), worker, address: counted.then_some(ip) })
+        let mut place = Place { gate: self.clone(), worker, address: None };
+        place.count(ip).then_some(place)
+    }
+
+    fn trusts(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.trusted.iter().any(|it| it.contains(&ip))
     }
 
     fn shard(&self, ip: IpAddr) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -143,6 +164,25 @@ impl Gate {
     /// The worker with the fewest connections.
     fn least_loaded(&self) -> usize {
         (0..self.loads.len()).min_by_key(|it| self.loads[*it].load(Relaxed)).unwrap_or(0)
+    }
+}
+
+impl Place {
+    /// Counts the connection to `ip`, unless that is a trusted proxy. False where it has too many.
+    fn count(&mut self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        if self.address.is_some() || self.gate.trusts(ip) {
+            return true;
+        }
+        let mut shard = self.gate.shard(ip);
+        let count = shard.entry(ip).or_default();
+        if *count >= self.gate.per_address {
+            return false;
+        }
+        *count += 1;
+        drop(shard);
+        self.address = Some(ip);
+        true
     }
 }
 
@@ -187,17 +227,17 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Bound> {
 
 impl Bound {
     /// Every worker accepts for itself, and the kernel spreads connections.
-    pub fn accept_on_workers(self, workers: &[runtime::Worker], gate: &Arc<Gate>, metrics: &ListenerMetrics) {
+    pub fn accept_on_workers(self, workers: &[runtime::Worker], gate: &Arc<Gate>, terms: &Terms) {
         for (socket, worker) in self.sockets.into_iter().zip(workers) {
-            let (gate, metrics, at, local) = (gate.clone(), metrics.clone(), worker.index(), self.address);
+            let (gate, terms, at, local) = (gate.clone(), terms.clone(), worker.index(), self.address);
             worker.run_local(move |desk| async move {
                 let Some(desk) = desk.find::<Desk>() else { return };
                 let Ok(listener) = TcpListener::from_std(socket.into()) else { return };
                 let take = |stream: TcpStream, peer: SocketAddr| {
                     if let Some(place) = gate.enter(at, peer.ip()) {
-                        tokio::task::spawn_local(talk(stream, peer, local, desk.clone(), place, metrics.accepted()));
+                        tokio::task::spawn_local(talk(stream, Ends { peer, local }, desk.clone(), place, terms.clone()));
                     } else {
-                        metrics.refused();
+                        terms.metrics.refused();
                     }
                 };
                 accept(listener, &gate, take).await;
@@ -211,22 +251,22 @@ impl Bound {
         background: &tokio::runtime::Handle,
         workers: &[runtime::Worker],
         gate: &Arc<Gate>,
-        metrics: &ListenerMetrics,
+        terms: &Terms,
     ) -> io::Result<()> {
         let Some(socket) = self.sockets.pop() else { return Ok(()) };
-        let (gate, metrics, workers, local) = (gate.clone(), metrics.clone(), workers.to_vec(), self.address);
+        let (gate, terms, workers, local) = (gate.clone(), terms.clone(), workers.to_vec(), self.address);
         let entered = background.enter();
         let listener = TcpListener::from_std(socket.into())?;
         drop(entered);
         background.spawn(async move {
             let take = |stream: TcpStream, peer: SocketAddr| {
                 let at = gate.least_loaded();
-                let Some(place) = gate.enter(at, peer.ip()) else { return metrics.refused() };
+                let Some(place) = gate.enter(at, peer.ip()) else { return terms.metrics.refused() };
                 let Ok(stream) = stream.into_std() else { return };
-                let open = metrics.accepted();
+                let terms = terms.clone();
                 workers[at].run_local(move |desk| async move {
                     let (Some(desk), Ok(stream)) = (desk.find::<Desk>(), TcpStream::from_std(stream)) else { return };
-                    talk(stream, peer, local, desk, place, open).await;
+                    talk(stream, Ends { peer, local }, desk, place, terms).await;
                 });
             };
             accept(listener, &gate, take).await;
@@ -259,23 +299,77 @@ async fn accept(listener: TcpListener, gate: &Gate, mut take: impl FnMut(TcpStre
     }
 }
 
-/// One connection, from accept to its end.
-async fn talk(
-    stream: TcpStream,
+/// The two ends of a connection, as far as the socket knows them.
+struct Ends {
     peer: SocketAddr,
-    listener: SocketAddr,
-    desk: Rc<Desk>,
-    place: Place,
-    _open: crate::telemetry::metrics::Connection,
-) {
+    local: SocketAddr,
+}
+
+/// One connection, from accept to its end.
+async fn talk(mut stream: TcpStream, ends: Ends, desk: Rc<Desk>, mut place: Place, terms: Terms) {
+    let _open = terms.metrics.accepted();
     let _ = stream.set_nodelay(true);
-    let local = stream.local_addr().unwrap_or(listener);
     let gate = place.gate.clone();
-    let connection = Connection::new(desk.worker.clone(), peer, local, Scheme::Http);
-    let closed = http1::serve(stream, BytesMut::new(), &gate.limits, &gate.counters[place.worker], &connection, &desk.drain).await;
-    if closed.reset {
-        // An answer that was cut off must not look complete.
-        let _ = SockRef::from(&closed.io).set_linger(Some(Duration::ZERO));
+    let (mut addr, mut local) = (ends.peer, stream.local_addr().unwrap_or(ends.local));
+    if terms.proxy_protocol {
+        // Whoever is not trusted could claim to be anybody.
+        let read = async { if gate.trusts(addr.ip()) { proxy_header::read(&mut stream).await.ok() } else { None } };
+        match tokio::time::timeout(gate.limits.header_time, read).await {
+            Ok(Some(proxy_header::Said::Itself)) => {}
+            Ok(Some(proxy_header::Said::Proxied { client, to })) => (addr, local) = (client, to),
+            Ok(None) | Err(_) => return terms.metrics.proxy_header_refused(),
+        }
+        if !place.count(addr.ip()) {
+            return terms.metrics.refused();
+        }
     }
-    drop(closed);
+    let arrival = |scheme, certificate| Arrival { addr, local, scheme, certificate, redirects: terms.redirects };
+    let Some(keys) = &terms.tls else {
+        let closed = answer(stream, arrival(Scheme::Http, None), &desk, &place).await;
+        if closed.reset {
+            cut(&closed.io);
+        }
+        return;
+    };
+    let Some(stream) = shake(stream, keys, &gate, &terms.metrics).await else { return };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let caller: Option<Arc<Caller>> = certificate.and_then(tls::caller).map(Arc::new);
+    if certificate.is_some() && caller.is_none() {
+        // Verified, but with a name that cannot be read: nobody that an expression could judge.
+        return terms.metrics.handshake(Handshake::Failed);
+    }
+    terms.metrics.handshake(Handshake::Ok);
+    let mut closed = answer(stream, arrival(Scheme::Https, caller), &desk, &place).await;
+    if closed.reset {
+        cut(closed.io.get_ref().0);
+    } else {
+        // The end is told inside of TLS, so that nobody else can say it (RFC 8446 §6.1).
+        let _ = tokio::time::timeout(GOODBYE, closed.io.shutdown()).await;
+    }
+}
+
+/// The handshake, within its time.
+async fn shake(stream: TcpStream, keys: &tls::Keys, gate: &Gate, metrics: &ListenerMetrics) -> Option<TlsStream<TcpStream>> {
+    match tokio::time::timeout(gate.handshake, keys.acceptor().accept(stream)).await {
+        Ok(Ok(it)) => Some(it),
+        Ok(Err(_)) => {
+            metrics.handshake(Handshake::Failed);
+            None
+        }
+        Err(_) => {
+            metrics.handshake(Handshake::Timeout);
+            None
+        }
+    }
+}
+
+/// Answers what comes, until the connection is over.
+async fn answer<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, arrival: Arrival, desk: &Desk, place: &Place) -> http1::Closed<IO> {
+    let connection = Connection::new(desk.worker.clone(), arrival);
+    http1::serve(io, BytesMut::new(), &place.gate.limits, &place.gate.counters[place.worker], &connection, &desk.drain).await
+}
+
+/// An answer that was cut off must not look complete: the connection ends with a reset.
+fn cut(stream: &TcpStream) {
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

@@ -5,8 +5,12 @@ pub mod ids;
 use std::{cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc, time::SystemTime};
 
 use arc_swap::ArcSwap;
-use contract::{Body, Exchange, Kind, Origin, Peer, Problem, RouteInfo, Scheme, exchange::End, exchange::Upgrade, local::Local};
-use http::{Method, Response, StatusCode, header};
+use contract::{
+    Body, Exchange, Kind, Origin, Peer, Problem, RouteInfo, Scheme,
+    exchange::{Caller, End, Upgrade},
+    local::Local,
+};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use ipnet::IpNet;
 
 use self::{arrive::Forwarding, ids::Random};
@@ -53,7 +57,20 @@ pub struct Worker {
 pub struct Connection {
     worker: Rc<Worker>,
     peer: Peer,
+    redirects: bool,
     forwarding: RefCell<Forwarding>,
+}
+
+/// What is known of a connection when its first request comes.
+pub struct Arrival {
+    /// The client's end, as the connection itself or a trusted PROXY header says it.
+    pub addr: SocketAddr,
+    pub local: SocketAddr,
+    pub scheme: Scheme,
+    /// Who the client is by its certificate.
+    pub certificate: Option<Arc<Caller>>,
+    /// Whether what came by plain HTTP is sent to HTTPS.
+    pub redirects: bool,
 }
 
 /// What is known of one exchange when it is over.
@@ -77,11 +94,12 @@ impl Worker {
 }
 
 impl Connection {
-    pub fn new(worker: Rc<Worker>, addr: SocketAddr, local: SocketAddr, scheme: Scheme) -> Self {
+    pub fn new(worker: Rc<Worker>, arrival: Arrival) -> Self {
+        let Arrival { addr, local, scheme, certificate, redirects } = arrival;
         let ip = addr.ip().to_canonical();
         let trusted = worker.shared.trusted.iter().any(|it| it.contains(&ip));
-        let peer = Peer { addr, local, client_ip: ip, scheme, trusted, forwarded_host: None };
-        Self { worker, peer, forwarding: RefCell::new(Forwarding::new(ip)) }
+        let peer = Peer { addr, local, client_ip: ip, scheme, trusted, forwarded_host: None, certificate };
+        Self { worker, peer, redirects, forwarding: RefCell::new(Forwarding::new(ip)) }
     }
 
     /// The request as an exchange, before its route is known.
@@ -247,6 +265,28 @@ fn find(served: &Served, ex: &mut Exchange) -> Arc<Route> {
     }
 }
 
+/// The same place by HTTPS. 308 keeps the method and the body.
+fn to_https(ex: &Exchange) -> Response<Body> {
+    let host = ex.host();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let target = ex.head.uri.path_and_query().map_or("/", |it| it.as_str());
+    let location = HeaderValue::try_from(format!("https://{name}{}{target}", if target.starts_with('/') { "" } else { "/" }));
+    let mut answer = match location {
+        Ok(it) if !name.is_empty() => {
+            let mut answer = Response::new(Body::Empty);
+            *answer.status_mut() = StatusCode::PERMANENT_REDIRECT;
+            answer.headers_mut().insert(header::LOCATION, it);
+            answer
+        }
+        _ => render::problem(&Problem::new(Kind::Invalid, "a host is needed").reason("bad_host"), ex),
+    };
+    answer.headers_mut().insert(render::REQUEST_ID, ex.id.clone());
+    answer
+}
+
 impl Handler for Connection {
     type Note = Note;
 
@@ -255,6 +295,12 @@ impl Handler for Connection {
         note.received = http_body::Body::size_hint(&incoming.body).exact().unwrap_or(0);
         note.at = self.worker.access.is_some().then(SystemTime::now);
         let mut ex = self.exchange(incoming.into(), served.unmatched.infos[0].clone(), &mut note.ids);
+        if self.redirects && ex.peer.scheme == Scheme::Http {
+            note.route = Some(served.unmatched.clone());
+            let answer = to_https(&ex);
+            note.exchange = Some(ex);
+            return answer;
+        }
         let route = find(&served, &mut ex);
         drop(served);
         note._in_flight = Some(route.metrics.enter());

@@ -240,6 +240,7 @@ impl Settings {
     /// What settings have against each other.
     fn check(&self, hidden: &[&str], faults: &mut Faults) {
         listen::check(&self.listen, &self.admin, self.status.as_ref(), faults);
+        listen::check_each(&self.listen, self.trusted_proxies.len(), faults);
         self.limits.check(faults);
         self.telemetry.check(hidden, faults);
         if self.definitions.dir.as_os_str().is_empty() {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no ring imports another, nor the gateway.
 mod basic_auth;
+mod cert_auth;
 mod cors;
 mod desensitize;
 mod fallback;
@@ -17,6 +18,7 @@ use contract::catalog::{Entry, authenticator, filter, plugin};
 /// Every ring, by the order of its name. Adding one is its file, and its line here.
 pub const ALL: &[Entry] = &[
     authenticator::<basic_auth::BasicAuth>(),
+    authenticator::<cert_auth::CertAuth>(),
     filter::<cors::Cors>(),
     plugin::<desensitize::Desensitize>(),
     filter::<fallback::Fallback>(),

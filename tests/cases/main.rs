@@ -25,3 +25,4 @@ mod scale;
 mod signals;
 mod soak;
 mod streaming;
+mod tls;

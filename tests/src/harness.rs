@@ -21,6 +21,8 @@ pub const SILENT: &str = "telemetry: {access_log: {file: /dev/null}}";
 pub struct Setup {
     folder: Folder,
     settings: String,
+    /// Further keys of a second listener.
+    second: Option<String>,
 }
 
 /// A running gateway; stops when dropped.
@@ -45,6 +47,12 @@ impl Setup {
         self
     }
 
+    /// A second listener, on another port, with these keys.
+    pub fn listen(mut self, keys: &str) -> Self {
+        self.second = Some(keys.into());
+        self
+    }
+
     pub fn folder(&self) -> &Folder {
         &self.folder
     }
@@ -55,7 +63,8 @@ impl Setup {
 
     /// For tests of a start that fails.
     pub async fn try_start(self) -> Result<Gateway, String> {
-        let fixed = "listen: [{address: \"127.0.0.1:0\"}]\ndefinitions: {dir: routes}\n";
+        let second = self.second.as_ref().map_or_else(String::new, |it| format!(", {{address: \"127.0.0.1:0\", {it}}}"));
+        let fixed = format!("listen: [{{address: \"127.0.0.1:0\"}}{second}]\ndefinitions: {{dir: routes}}\n");
         // What most tests want, unless one says otherwise: one thread, and an end without a wait for load balancers.
         let usual = ["admin: {address: \"127.0.0.1:0\"}\n", "workers: 1\n", "limits: {drain: {wait: 1ms, time: 2s}}\n"];
         let stated = |it: &str| it.split_once(':').is_some_and(|(key, _)| self.settings.contains(&format!("{key}:")));
@@ -76,7 +85,7 @@ impl Gateway {
     pub fn with(definitions: &str) -> Setup {
         let folder = Folder::new();
         folder.write("routes/api.yaml", definitions);
-        Setup { folder, settings: String::new() }
+        Setup { folder, settings: String::new(), second: None }
     }
 
     pub async fn serving(definitions: &str) -> Self {
@@ -85,7 +94,12 @@ impl Gateway {
 
     /// With everything that lies in a folder, as another gateway has left it.
     pub async fn again(folder: Folder) -> Self {
-        Setup { folder, settings: String::new() }.start().await
+        Setup { folder, settings: String::new(), second: None }.start().await
+    }
+
+    /// Where the second listener is.
+    pub fn second(&self) -> SocketAddr {
+        self.app.as_ref().expect("it runs").address(1)
     }
 
     /// One request on a connection of its own: `ask("POST /x", &["a: b"], "body")`.

@@ -8,5 +8,6 @@ pub mod folder;
 pub mod generate;
 pub mod harness;
 pub mod message;
+pub mod tls;
 pub mod websocket;
 pub mod wire;

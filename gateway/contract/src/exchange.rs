@@ -116,6 +116,8 @@ pub struct Peer {
     pub trusted: bool,
     /// The host that the client asked a trusted proxy for.
     pub forwarded_host: Option<http::HeaderValue>,
+    /// Who the connection's verified certificate names. It proves nothing to a route until a ring takes it for a proof.
+    pub certificate: Option<Arc<Caller>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::{
     caller::Directory,
     catalog::{Entry, Fault},
     env::{Env, Spawn, StateKey, States, SystemClock},
+    exchange::Caller,
     expression::{Names, Place},
     meter::Nowhere,
     onion::{Chain, Ring, RingKind, Target},
@@ -61,6 +62,7 @@ pub fn peer(ip: IpAddr) -> Peer {
         scheme: Scheme::Http,
         trusted: false,
         forwarded_host: None,
+        certificate: None,
     }
 }
 
@@ -69,6 +71,7 @@ pub struct Bench {
     chain: Arc<Chain>,
     target: Arc<Answer>,
     ip: IpAddr,
+    certificate: Option<Arc<Caller>>,
 }
 
 type Make = dyn Fn(&mut Exchange) -> Outcome + Send + Sync;
@@ -102,7 +105,7 @@ impl Bench {
         let (kind, reads_body) = build(apps, entry, config).unwrap_or_else(|it| panic!("the config is good: {it:?}"));
         let target = Arc::new(Answer(Box::new(upstream)));
         let ring = Ring { name: entry.name.into(), when: None, reads_body, kind };
-        Self { chain: Chain::new(vec![ring], target.clone()), target, ip: Ipv4Addr::LOCALHOST.into() }
+        Self { chain: Chain::new(vec![ring], target.clone()), target, ip: Ipv4Addr::LOCALHOST.into(), certificate: None }
     }
 
     /// What is wrong with a `config` that the schema lets pass.
@@ -112,13 +115,18 @@ impl Bench {
 
     /// The same ring, asked by a client at `ip`.
     pub fn from(&self, ip: IpAddr) -> Self {
-        Self { chain: self.chain.clone(), target: self.target.clone(), ip }
+        Self { chain: self.chain.clone(), target: self.target.clone(), ip, certificate: self.certificate.clone() }
+    }
+
+    /// The same ring, asked on a connection with a verified certificate of this caller.
+    pub fn bearing(&self, certificate: Caller) -> Self {
+        Self { chain: self.chain.clone(), target: self.target.clone(), ip: self.ip, certificate: Some(Arc::new(certificate)) }
     }
 
     /// One exchange; a preflight is marked as the router would. A problem becomes an answer without a body.
     pub async fn send(&self, request: http::Request<Body>) -> http::Response<Body> {
         let mut ex = exchange(request);
-        ex.peer = peer(self.ip);
+        ex.peer = Peer { certificate: self.certificate.clone(), ..peer(self.ip) };
         ex.preflight = ex.head.method == http::Method::OPTIONS && ex.head.headers.contains_key(http::header::ACCESS_CONTROL_REQUEST_METHOD);
         match self.chain.run(&mut ex, &*self.target).await {
             Ok(it) => it,

@@ -79,6 +79,8 @@ pub struct Connection {
     pub requests: u32,
     /// How old one may become. Beyond: closed after the answer.
     pub age: Duration,
+    /// How long a TLS handshake may take. Beyond: closed.
+    pub tls_handshake: Duration,
     /// How long a client may take nothing of its answer. Beyond: reset.
     pub write_stall: Duration,
 }
@@ -140,7 +142,15 @@ impl Default for Body {
 
 impl Default for Connection {
     fn default() -> Self {
-        Self { count: None, count_per_address: 256, idle: seconds(60), requests: 1000, age: seconds(3600), write_stall: seconds(30) }
+        Self {
+            count: None,
+            count_per_address: 256,
+            idle: seconds(60),
+            requests: 1000,
+            age: seconds(3600),
+            tls_handshake: seconds(10),
+            write_stall: seconds(30),
+        }
     }
 }
 
@@ -205,6 +215,7 @@ impl Limits {
             ("body/time", body.time),
             ("connection/idle", connection.idle),
             ("connection/age", connection.age),
+            ("connection/tls_handshake", connection.tls_handshake),
             ("connection/write_stall", connection.write_stall),
             ("stream/idle", self.stream.idle),
             ("drain/time", self.drain.time),

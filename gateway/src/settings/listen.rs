@@ -1,5 +1,5 @@
 //! The listeners of clients, of the admin API and of probes.
-use std::net::IpAddr;
+use std::{net::IpAddr, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,36 @@ use super::{fault::Faults, secret::Secret, values::Address};
 pub struct Listen {
     /// An IP address and a port: `127.0.0.1:8080`, `0.0.0.0:8080` for all, `[::]:8080` for all with IPv6.
     pub address: Address,
+    /// TLS, 1.2 and 1.3. Left out: plain HTTP.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2. Only those of `trusted_proxies` may connect then.
+    #[serde(default)]
+    pub proxy_protocol: bool,
+    /// Whether everything is answered by a redirect (308) to `https://`, at the port of HTTPS, 443.
+    #[serde(default)]
+    pub redirect_to_https: bool,
+}
+
+/// The TLS of a listener. Files are relative to the folder of `allium.yaml`, and are read anew when they change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// One is chosen by the name that the client asks for (SNI), and by what its kind of key can sign; the first where none has that name.
+    pub certificates: Vec<Certificate>,
+    /// Authorities in PEM: every client must show a certificate of one of them. `auth.subject` is its name then.
+    #[serde(default)]
+    pub client_ca: Option<PathBuf>,
+}
+
+/// A certificate and its key, each a file in PEM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// The certificate, and those between it and its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// The admin listener: definitions, catalogue, figures, readiness.
@@ -65,7 +95,14 @@ pub enum Accept {
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { address: local(8080) }
+        Self::at(local(8080))
+    }
+}
+
+impl Listen {
+    /// Plain HTTP at `address`.
+    pub fn at(address: Address) -> Self {
+        Self { address, tls: None, proxy_protocol: false, redirect_to_https: false }
     }
 }
 
@@ -77,6 +114,25 @@ impl Default for Admin {
 
 fn local(port: u16) -> Address {
     Address(([127, 0, 0, 1], port).into())
+}
+
+/// What the listeners' own settings have against each other; `trusted` is how many `trusted_proxies` there are.
+pub fn check_each(listen: &[Listen], trusted: usize, faults: &mut Faults) {
+    for (at, it) in listen.iter().enumerate() {
+        if it.tls.as_ref().is_some_and(|it| it.certificates.is_empty()) {
+            faults
+                .error(&format!("/listen/{at}/tls/certificates"), "TLS needs a certificate")
+                .help("write at least one `{cert: FILE, key: FILE}`");
+        }
+        if it.tls.is_some() && it.redirect_to_https {
+            faults.error(&format!("/listen/{at}/redirect_to_https"), "this listener speaks TLS: there is nothing to redirect to");
+        }
+        if it.proxy_protocol && trusted == 0 {
+            faults
+                .error(&format!("/listen/{at}/proxy_protocol"), "nobody may connect: there are no `trusted_proxies` to believe")
+                .help("name the addresses of your load balancers in `trusted_proxies`");
+        }
+    }
 }
 
 /// What the listeners have against each other.
@@ -129,7 +185,7 @@ mod tests {
 
     fn faults(listen: &[&str], admin: &str, status: Option<&str>, tokens: usize) -> String {
         let address = |it: &str| it.parse::<Address>().unwrap();
-        let listen: Vec<_> = listen.iter().map(|it| Listen { address: address(it) }).collect();
+        let listen: Vec<_> = listen.iter().map(|it| Listen::at(address(it))).collect();
         let token = Token { token: Secret::Env("A".into()), role: Role::Read };
         let admin = Admin { address: address(admin), tokens: vec![token; tokens] };
         let status = status.map(|it| Status { address: address(it) });
@@ -165,6 +221,24 @@ mod tests {
             assert!(got.starts_with(want) && got.lines().count() == 1, "{listen:?}: {got}");
         }
         assert_eq!(faults(&["0.0.0.0:8080"], ok, Some("[::1]:8080"), 0), "", "IPv4's all is not IPv6's");
+    }
+
+    #[test]
+    fn a_listener_that_could_answer_nobody_is_told() {
+        let tls = |count: usize| Tls { certificates: vec![Certificate { cert: "a".into(), key: "b".into() }; count], client_ca: None };
+        let plain = Listen::at(local(1));
+        for (it, trusted, want) in [
+            (plain.clone(), 0, ""),
+            (Listen { tls: Some(tls(1)), proxy_protocol: true, ..plain.clone() }, 1, ""),
+            (Listen { redirect_to_https: true, ..plain.clone() }, 0, ""),
+            (Listen { tls: Some(tls(0)), ..plain.clone() }, 0, "/listen/0/tls/certificates"),
+            (Listen { tls: Some(tls(1)), redirect_to_https: true, ..plain.clone() }, 0, "/listen/0/redirect_to_https"),
+            (Listen { proxy_protocol: true, ..plain.clone() }, 0, "/listen/0/proxy_protocol"),
+        ] {
+            let mut faults = Faults::default();
+            check_each(&[it], trusted, &mut faults);
+            assert_eq!(faults.list.iter().map(|it| it.pointer.as_str()).collect::<String>(), want);
+        }
     }
 
     #[test]

@@ -5,10 +5,7 @@ use serde_json::Value as Json;
 use super::{fault::Faults, values};
 
 /// Keys that the format knows and this build does not; `*` is any number in a list.
-pub const UNBUILT: [(&str, &str); 22] = [
-    ("listen/*/tls", "TLS of clients"),
-    ("listen/*/proxy_protocol", "the PROXY protocol"),
-    ("listen/*/redirect_to_https", "the redirect to HTTPS"),
+pub const UNBUILT: [(&str, &str); 18] = [
     ("definitions/overlay", "a second folder over the first"),
     ("definitions/etcd", "definitions from etcd"),
     ("definitions/nacos", "definitions from Nacos"),
@@ -24,7 +21,6 @@ pub const UNBUILT: [(&str, &str); 22] = [
     ("limits/memory", "the watermarks of memory"),
     ("limits/upstream", "the head of a backend's answer, which has at most 64KiB and 200 headers"),
     ("limits/body/retry", "bodies kept for repeated calls"),
-    ("limits/connection/tls_handshake", "the time of a TLS handshake"),
     ("limits/body/part_count", "parts of a multipart body"),
     ("limits/body/decompressed", "the size of a decompressed body"),
     ("limits/body/decompressed_ratio", "the ratio of a decompressed body"),

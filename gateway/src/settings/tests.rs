@@ -122,12 +122,10 @@ fn what_does_not_fit_together_is_told_in_its_place() {
 #[test]
 fn what_is_known_and_not_built_says_so() {
     bad(
-        "listen: [{address: 127.0.0.1:80, tls: {certificates: []}, proxy_protocol: true}]\nredis: {url: x}\ndefinitions: {etcd: {}}\nlimits: {http2: {streams: 1}}\ntelemetry: {otlp: {}}\n",
+        "listen: [{address: 127.0.0.1:80}]\nredis: {url: x}\ndefinitions: {etcd: {}}\nlimits: {http2: {streams: 1}}\ntelemetry: {otlp: {}}\n",
         &[],
         &[
-            "allium.yaml:1:34: error[not-built]: `tls` is known, but not built yet",
-            "allium.yaml:1:59: error[not-built]: `proxy_protocol`",
-            "allium.yaml:2:1: error[not-built]: `redis`",
+            "allium.yaml:2:1: error[not-built]: `redis` is known, but not built yet",
             "allium.yaml:3:15: error[not-built]: `etcd`",
             "allium.yaml:4:10: error[not-built]: `http2`",
             "allium.yaml:5:13: error[not-built]: `otlp`",

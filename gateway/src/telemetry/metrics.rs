@@ -89,7 +89,20 @@ struct ListenerFigures {
     open: AtomicU64,
     accepted: AtomicU64,
     refused: AtomicU64,
+    handshakes: [AtomicU64; HANDSHAKES.len()],
+    strangers: AtomicU64,
 }
+
+/// How a TLS handshake ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    Ok,
+    /// What the client sent, or its certificate, was not taken.
+    Failed,
+    Timeout,
+}
+
+const HANDSHAKES: [&str; 3] = ["ok", "failed", "timeout"];
 
 /// How a reload ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,15 +256,22 @@ impl GatewayMetrics {
     fn write_gateway(&self, to: &mut Exposition) {
         let listeners = self.listeners.all();
         type Read = fn(&ListenerFigures) -> &AtomicU64;
-        let families: [(&str, Read); 3] = [
+        let families: [(&str, Read); 4] = [
             ("allium_connections", |it| &it.open),
             ("allium_connections_accepted_total", |it| &it.accepted),
             ("allium_connections_refused_total", |it| &it.refused),
+            ("allium_proxy_headers_refused_total", |it| &it.strangers),
         ];
         for (name, read) in families {
             begin(to, name);
             for (listener, it) in &listeners {
                 to.integer(&[("listener", listener)], read(it).load(Relaxed));
+            }
+        }
+        begin(to, "allium_tls_handshakes_total");
+        for (listener, it) in &listeners {
+            for (result, count) in HANDSHAKES.iter().zip(&it.handshakes) {
+                to.integer(&[("listener", listener), ("result", result)], count.load(Relaxed));
             }
         }
         begin(to, "allium_refused_total");
@@ -293,6 +313,16 @@ impl ListenerMetrics {
     /// A connection was closed at once: there are too many.
     pub fn refused(&self) {
         self.0.refused.fetch_add(1, Relaxed);
+    }
+
+    /// A TLS handshake ended.
+    pub fn handshake(&self, how: Handshake) {
+        self.0.handshakes[how as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A connection was closed because of what the PROXY protocol said, or did not say.
+    pub fn proxy_header_refused(&self) {
+        self.0.strangers.fetch_add(1, Relaxed);
     }
 }
 

@@ -99,7 +99,16 @@ impl Case {
         };
         let scheme = if self.url().starts_with("https://") { Scheme::Https } else { Scheme::Http };
         let worker = Worker::new(stage.0.clone(), local, None);
-        let connection = Connection::new(worker, SocketAddr::new(ip, 40000), SocketAddr::from(([127, 0, 0, 1], 80)), scheme);
+        let connection = Connection::new(
+            worker,
+            crate::serve::Arrival {
+                addr: SocketAddr::new(ip, 40000),
+                local: SocketAddr::from(([127, 0, 0, 1], 80)),
+                scheme,
+                certificate: None,
+                redirects: false,
+            },
+        );
         let given = given::Given::new(answers.clone());
         let answer = connection.alone(request, |ex| ex.notes.put(given)).await;
         let mut ran = self.compare(answer).await;
