@@ -3,6 +3,7 @@
 //! Invariant: no ring imports another, nor the gateway.
 mod basic_auth;
 mod cert_auth;
+mod concurrency;
 mod cors;
 mod desensitize;
 mod fallback;
@@ -19,6 +20,7 @@ use contract::catalog::{Entry, authenticator, filter, plugin};
 pub const ALL: &[Entry] = &[
     authenticator::<basic_auth::BasicAuth>(),
     authenticator::<cert_auth::CertAuth>(),
+    plugin::<concurrency::Concurrency>(),
     filter::<cors::Cors>(),
     plugin::<desensitize::Desensitize>(),
     filter::<fallback::Fallback>(),

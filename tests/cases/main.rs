@@ -4,6 +4,7 @@ mod answers;
 mod auth;
 mod body;
 mod bytes;
+mod concurrency;
 mod definitions;
 mod examples;
 mod failures;

@@ -77,7 +77,6 @@ async fn plugins() {
         "cache",
         "canary",
         "compress",
-        "concurrency",
         "csrf",
         "dead-letter",
         "forward-auth",

@@ -29,7 +29,6 @@ pub const NOT_BUILT: &[&str] = &[
     "cache",
     "canary",
     "compress",
-    "concurrency",
     "csrf",
     "dead-letter",
     "forward-auth",
