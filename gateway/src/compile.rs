@@ -9,6 +9,7 @@ mod kept;
 mod pipelines;
 mod prints;
 pub mod published;
+mod retry;
 pub mod rings;
 mod secrets;
 mod states;

@@ -2,6 +2,7 @@
 mod admin;
 mod answers;
 mod auth;
+mod balance;
 mod body;
 mod bytes;
 mod concurrency;
@@ -21,6 +22,7 @@ mod params;
 mod pipelines;
 mod reload;
 mod respond;
+mod retry;
 mod routing;
 mod scale;
 mod signals;

@@ -1,5 +1,6 @@
 //! A message body that remembers the most decoded form it was last given.
 use std::{
+    collections::VecDeque,
     fmt,
     pin::Pin,
     task::{Context, Poll},
@@ -124,6 +125,45 @@ impl Body {
         }
     }
 
+    /// Reads a body of at most `limit` bytes into memory, as [`Body::bytes`] does; a longer one stays as it is, and streams on.
+    ///
+    /// False for one that is longer, and for one with trailers, which would be lost.
+    pub async fn peek(&mut self, limit: usize) -> Result<bool, BodyError> {
+        let Body::Stream(it) = self else {
+            return Ok(self.size_hint().exact().is_none_or(|size| size <= limit as u64));
+        };
+        if it.size_hint().lower() > limit as u64 {
+            return Ok(false);
+        }
+        let (mut frames, mut size) = (VecDeque::new(), 0usize);
+        let whole = loop {
+            match it.frame().await {
+                None => break frames.iter().all(Frame::is_data),
+                Some(frame) => {
+                    let frame = frame?;
+                    size += frame.data_ref().map_or(0, Bytes::len);
+                    frames.push_back(frame);
+                    if size > limit {
+                        break false;
+                    }
+                }
+            }
+        };
+        let rest = match self.take() {
+            Body::Stream(it) => it,
+            _ => return Ok(false),
+        };
+        *self = match whole {
+            true => {
+                let mut text = BytesMut::with_capacity(size);
+                frames.into_iter().filter_map(|it| it.into_data().ok()).for_each(|it| text.extend_from_slice(&it));
+                Body::Full(text.freeze())
+            }
+            false => Body::stream(Resumed { frames, rest }),
+        };
+        Ok(whole)
+    }
+
     /// Reads the whole body and indexes it, in place; a second reader finds it indexed.
     ///
     /// The inner error is a document's; the body is then whole, as bytes.
@@ -147,6 +187,39 @@ impl Body {
             Body::Json(it) => Some(it),
             _ => None,
         }
+    }
+}
+
+/// A body of which some frames were looked at.
+struct Resumed {
+    frames: VecDeque<Frame<Bytes>>,
+    rest: BoxBody,
+}
+
+impl HttpBody for Resumed {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.frames.pop_front() {
+            Some(it) => Poll::Ready(Some(Ok(it))),
+            None => self.rest.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.frames.is_empty() && self.rest.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let seen: u64 = self.frames.iter().filter_map(Frame::data_ref).map(|it| it.len() as u64).sum();
+        let rest = self.rest.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower() + seen);
+        if let Some(most) = rest.upper() {
+            hint.set_upper(most + seen);
+        }
+        hint
     }
 }
 

@@ -1,5 +1,13 @@
 //! Where an upstream's nodes come from, and which of them to ask.
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use http::uri::Authority;
 use tokio::sync::watch;
@@ -15,6 +23,27 @@ pub struct Node {
     pub address: std::net::SocketAddr,
     pub weight: u32,
     pub metadata: BTreeMap<Box<str>, Box<str>>,
+    /// Calls on their way to it, of the whole process.
+    pub in_flight: Arc<InFlight>,
+}
+
+/// How many calls are on their way, their answers' bodies included.
+#[derive(Debug, Default)]
+pub struct InFlight(AtomicUsize);
+
+impl InFlight {
+    pub fn count(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    pub fn begin(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Ends what [`InFlight::begin`] began.
+    pub fn end(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 pub type Nodes = Arc<[Arc<Node>]>;
@@ -41,8 +70,10 @@ pub trait Strategy: Send + Sync + 'static {
 
 /// Picks one node for one attempt: memory only, no lock that waits.
 pub trait Picker: Send + Sync {
-    /// `None` when nobody is left to ask.
-    fn pick(&self, ex: &Exchange, tried: &Tried) -> Option<Arc<Node>>;
+    /// One that has not been tried before one that has; `None` when nobody is left to ask.
+    ///
+    /// `key` is the hash of what `balance.hash` gave; none where it gave nothing.
+    fn pick(&self, ex: &Exchange, tried: &Tried, key: Option<u64>) -> Option<Arc<Node>>;
 }
 
 /// The nodes that earlier attempts of this call went to.

@@ -5,7 +5,7 @@ use contract::expression::{Context, Names, Template};
 use http::{HeaderValue, Method, StatusCode, Uri, uri::Authority};
 use schemas::{tree::escape, v1};
 
-use super::{told::Told, upstreams, world::Compiler};
+use super::{retry, told::Told, upstreams, world::Compiler};
 use crate::{
     target::{
         Action,
@@ -63,7 +63,7 @@ pub fn step(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, n
             }
             call.method.get_or_insert(Method::GET);
             call.send.get_or_insert_default().keeps = keeps;
-            call.tells_time = true;
+            call.rules.tells_time = true;
             Some(Step::Call(Box::new(call)))
         }
         Target::Respond(it) => respond(told, place, it, names).map(|it| Step::Respond(Box::new(it))),
@@ -81,12 +81,9 @@ pub fn step(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, n
 
 /// What may stand beside a call and is not built.
 fn beside(told: &Told<'_>, place: &str, it: &v1::Call) {
-    for (given, key, what) in [
-        (it.retry.is_some(), "retry", "retry"),
-        (!it.outcomes.is_empty(), "outcomes", "outcomes"),
-        (it.before.is_some(), "before", "a script before a call"),
-        (it.after.is_some(), "after", "a script after a call"),
-    ] {
+    for (given, key, what) in
+        [(it.before.is_some(), "before", "a script before a call"), (it.after.is_some(), "after", "a script after a call")]
+    {
         if given {
             told.not_built(&format!("{place}/{key}"), what);
         }
@@ -142,9 +139,12 @@ fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, http:
         told.error(&at("/timeout"), "bad-unit", "no time at all is not enough for any call");
     }
     let send = it.send.as_ref().and_then(|it| send(told, &at("/send"), it, names)).map(Box::new);
-    let tells_time = false;
+    let rules = retry::rules(told, place, it, names);
+    if upstream.reads_body() {
+        told.reads.set(told.reads.get().and_body());
+    }
     let upgrades = http.upgrades.iter().map(|it| it.to_ascii_lowercase().into()).collect();
-    (!told.has_errors()).then_some(Call { upstream, method, prefix, path, host, timeout, upgrades, send, tells_time })
+    (!told.has_errors()).then_some(Call { upstream, method, prefix, path, host, timeout, upgrades, send, rules })
 }
 
 /// The upstream of a name or a URL, the path that a URL puts in front, and whose `Host` is sent.

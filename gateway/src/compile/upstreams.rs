@@ -1,8 +1,9 @@
 //! An Upstream's definition becomes something that can be called.
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
+use contract::expression::{Context, Names, Place};
 use http::uri::Authority;
-use schemas::{nearest, v1};
+use schemas::{nearest, tree::escape, units, v1};
 
 use super::{told::Told, world::Compiler};
 use crate::{
@@ -10,7 +11,11 @@ use crate::{
     proxy::{Proxy, http::Http},
     registry::fixed::{self, Listed},
     strategy,
-    upstream::Upstream,
+    upstream::{
+        Care, Upstream,
+        balance::Balance,
+        health::{Active, Passive},
+    },
 };
 
 /// Compiles one Upstream; `None` after faults.
@@ -24,13 +29,11 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
     if let Some(protocol) = it.protocol.as_deref().filter(|it| *it != "http1") {
         told.not_built("/protocol", &format!("the protocol {protocol}"));
     }
-    if it.health.is_some() {
-        told.not_built("/health", "health checking");
-    }
     if it.breaker.is_some() {
         told.not_built("/breaker", "the breaker");
     }
-    let strategy = balance(told, it.balance.as_ref());
+    let balance = it.balance.as_ref().map(|it| balance(told, it)).unwrap_or_default();
+    let care = care(told, it);
     let mut listed = Vec::new();
     for (at, node) in it.nodes.iter().enumerate() {
         listed.extend(self::node(world, told, &format!("/nodes/{at}"), node));
@@ -49,7 +52,7 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
     if told.has_errors() {
         return None;
     }
-    Some(build(world, &it.name, digest, world.former_upstream(&it.name), strategy?, listed, limits, timeouts))
+    Some(build(world, &it.name, digest, world.former_upstream(&it.name), (balance, care), listed, limits, timeouts))
 }
 
 /// An upstream that a call gives as a URL of a single host.
@@ -60,7 +63,7 @@ pub fn of_url(world: &Compiler<'_>, authority: &Authority, digest: u128) -> Arc<
         authority.as_str(),
         digest,
         None,
-        (strategy::ALL[0].make)(),
+        Default::default(),
         listed,
         Limits::default(),
         Timeouts { stream_idle: world.limits.stream.idle.get(), ..Timeouts::default() },
@@ -73,41 +76,94 @@ fn build(
     name: &str,
     digest: u128,
     former: Option<&Upstream>,
-    strategy: Arc<dyn contract::discovery::Strategy>,
+    (balance, mut care): (Balance, Care),
     listed: Vec<Listed>,
     limits: Limits,
     timeouts: Timeouts,
 ) -> Arc<Upstream> {
     let (log, upstream, egress) = (world.log.clone(), name.to_owned(), world.egress.clone());
     let tell = move |message: &str| log.warn("upstream", format_args!("{message}"), &[("upstream", &upstream)]);
+    let teller = tell.clone();
+    care.tell = Some(Box::new(move |message| teller(message)));
+    if let Some(it) = former {
+        care.health = it.health().clone();
+    }
     let former = former.map(Upstream::nodes).unwrap_or_default();
     let nodes = fixed::follow(listed, &former, world.background, move |at| egress.allows(at), tell);
     let proxy = Proxy::Http(Http::new(limits, timeouts, world.threads));
-    let it = Upstream::new(name, digest, strategy, nodes, proxy, world.metrics.upstream_metrics(name));
+    let it = Upstream::new(name, digest, balance, nodes, proxy, world.metrics.upstream_metrics(name), care);
     if let Some(background) = world.background {
         it.follow(background);
     }
     it
 }
 
-fn balance(told: &Told<'_>, it: Option<&v1::Balance>) -> Option<Arc<dyn contract::discovery::Strategy>> {
-    let standard = &strategy::ALL[0];
-    let Some(it) = it else { return Some((standard.make)()) };
-    for (pointer, given, what) in [
-        ("/balance/where", !it.r#where.is_empty(), "choosing nodes by metadata"),
-        ("/balance/sticky", it.sticky.is_some(), "keeping clients on their node"),
-        ("/balance/hash", it.hash.is_some(), "choosing nodes by a hash"),
-    ] {
-        if given {
-            told.not_built(pointer, what);
+fn balance(told: &Told<'_>, it: &v1::Balance) -> Balance {
+    let name = it.policy.as_deref().unwrap_or(strategy::ALL[0].name);
+    // The words of the format are these; another one was refused before.
+    let entry = strategy::ALL.iter().find(|it| it.name == name).unwrap_or(&strategy::ALL[0]);
+    let mut balance = Balance::new(entry.make);
+    let names = Names::new(Place::Balance);
+    balance.hash = it.hash.as_deref().and_then(|text| told.template("/balance/hash", text, &names, Context::Plain));
+    match (name, &it.hash) {
+        ("hash", None) => {
+            let help = "write `hash: \"${headers['x-user']}\"`: calls of equal value go to the same node";
+            told.error_help("/balance/policy", "missing-key", "the policy hash needs `hash`", help);
+        }
+        ("hash", Some(_)) | (_, None) => (),
+        (other, Some(_)) => {
+            told.error_help("/balance/hash", "no-meaning", format!("the policy {other} does not hash"), "write `policy: hash`");
         }
     }
-    let name = it.policy.as_deref().unwrap_or(standard.name);
-    let found = strategy::ALL.iter().find(|it| it.name == name).map(|it| (it.make)());
-    if found.is_none() {
-        told.not_built("/balance/policy", &format!("the policy {name}"));
+    let wanted = it.r#where.iter().filter_map(|it| {
+        let pointer = format!("/balance/where/{}", escape(&it.name));
+        Some((it.name.as_str().into(), told.template(&pointer, &it.value, &names, Context::Plain)?))
+    });
+    balance.wanted = wanted.collect();
+    balance.or_any = it.or_any.unwrap_or(false);
+    balance.sticky = it.sticky.as_ref().map(|it| it.cookie.as_str().into());
+    if let Some(it) = &it.sticky
+        && (it.cookie.is_empty() || !it.cookie.bytes().all(|it| it.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&it)))
+    {
+        told.error("/balance/sticky/cookie", "bad-cookie", format!("'{}' is no cookie name", it.cookie));
     }
-    found
+    balance
+}
+
+fn care(told: &Told<'_>, it: &v1::Upstream) -> Care {
+    let health = it.health.clone().unwrap_or_default();
+    let duration = |pointer: &str, text: &Option<String>, or: Duration| match told.duration(pointer, text.as_deref()) {
+        Some(it) if it.is_zero() => {
+            told.error(pointer, "bad-unit", "no time at all is no time between two checks, and none for an answer");
+            or
+        }
+        it => it.unwrap_or(or),
+    };
+    let passive = health.passive.map(|it| Passive {
+        failures: it.failures.unwrap_or(5),
+        eject_for: duration("/health/passive/eject_for", &it.eject_for, Duration::from_secs(30)),
+        max_ejected: match it.max_ejected.as_deref().map(str::parse::<units::Percent>) {
+            None => 0.5,
+            Some(Ok(it)) => it.fraction(),
+            Some(Err(fault)) => {
+                told.error("/health/passive/max_ejected", "bad-unit", fault.message);
+                0.5
+            }
+        },
+    });
+    let active = health.active.map(|it| {
+        if !it.path.starts_with('/') || !it.path.bytes().all(|it| it.is_ascii_graphic()) {
+            told.error("/health/active/path", "bad-path", "a path begins with a slash, and has no blanks or control characters");
+        }
+        Active {
+            path: it.path.as_str().into(),
+            interval: duration("/health/active/interval", &it.interval, Duration::from_secs(5)),
+            timeout: duration("/health/active/timeout", &it.timeout, Duration::from_secs(1)),
+            healthy_after: it.healthy_after.unwrap_or(2),
+            unhealthy_after: it.unhealthy_after.unwrap_or(3),
+        }
+    });
+    Care { passive, active, ..Care::default() }
 }
 
 fn node(world: &Compiler<'_>, told: &Told<'_>, at: &str, it: &v1::Node) -> Option<Listed> {

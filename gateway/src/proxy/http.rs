@@ -67,7 +67,10 @@ impl Http {
         }
         let mut all = self.permits.write().unwrap_or_else(|it| it.into_inner());
         all.retain(|_, (alive, _)| alive.strong_count() > 0);
-        all.entry(key).or_insert_with(|| (Arc::downgrade(node), Permits::new(self.limits, self.threads))).1.clone()
+        all.entry(key)
+            .or_insert_with(|| (Arc::downgrade(node), Permits::counting(self.limits, self.threads, node.in_flight.clone())))
+            .1
+            .clone()
     }
 
     fn pool(&self, local: &Local, node: &Arc<Node>) -> Pool {

@@ -24,3 +24,20 @@ pub struct Request {
     pub body: Body,
     pub upgrade: Option<Upgrade>,
 }
+
+impl Request {
+    /// A second one for a second try; none where the body is still on its way or the client asks for another protocol.
+    pub fn copy(&self) -> Option<Self> {
+        if self.upgrade.is_some() {
+            return None;
+        }
+        Some(Self {
+            method: self.method.clone(),
+            target: self.target.clone(),
+            host: self.host.clone(),
+            headers: self.headers.clone(),
+            body: self.body.copy()?,
+            upgrade: None,
+        })
+    }
+}

@@ -26,7 +26,13 @@ impl Listed {
     }
 
     fn node(&self, address: SocketAddr) -> Arc<Node> {
-        Arc::new(Node { authority: self.authority.clone(), address, weight: self.weight, metadata: self.metadata.clone() })
+        Arc::new(Node {
+            authority: self.authority.clone(),
+            address,
+            weight: self.weight,
+            metadata: self.metadata.clone(),
+            in_flight: Default::default(),
+        })
     }
 }
 

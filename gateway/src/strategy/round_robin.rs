@@ -33,12 +33,13 @@ impl Strategy for RoundRobin {
 }
 
 impl Picker for Turn {
-    fn pick(&self, _: &Exchange, tried: &Tried) -> Option<Arc<Node>> {
+    fn pick(&self, _: &Exchange, tried: &Tried, _: Option<u64>) -> Option<Arc<Node>> {
         let length = self.cycle.len();
         if length == 0 {
             return None;
         }
-        let start = self.cursor.fetch_add(1, Relaxed);
+        // Another attempt of a call takes no turn: calls of even number would all begin with the same node of two.
+        let start = if tried.attempts() == 0 { self.cursor.fetch_add(1, Relaxed) } else { self.cursor.load(Relaxed) };
         let at = |step: usize| &self.nodes[self.cycle[start.wrapping_add(step) % length] as usize];
         // The first that has not been tried; when all have, whose turn it is.
         (0..length).map(at).find(|it| !tried.contains(it)).or_else(|| Some(at(0))).cloned()
@@ -84,6 +85,7 @@ mod tests {
                 address: ([127, 0, 0, 1], 1).into(),
                 weight: *weight,
                 metadata: Default::default(),
+                in_flight: Default::default(),
             })
         };
         weights.iter().enumerate().map(node).collect()
@@ -119,7 +121,7 @@ mod tests {
                     let ex = exchange(http::Request::new(Body::Empty));
                     let mut seen = [0usize; 3];
                     for _ in 0..600 {
-                        let node = picker.pick(&ex, &Tried::default()).unwrap();
+                        let node = picker.pick(&ex, &Tried::default(), None).unwrap();
                         seen[node.authority.as_str()[1..2].parse::<usize>().unwrap()] += 1;
                     }
                     seen
@@ -137,12 +139,12 @@ mod tests {
         let ex = exchange(http::Request::new(Body::Empty));
         for _ in 0..10 {
             let mut tried = Tried::default();
-            let first = picker.pick(&ex, &tried).unwrap();
+            let first = picker.pick(&ex, &tried, None).unwrap();
             tried.add(first.clone());
-            let second = picker.pick(&ex, &tried).unwrap();
+            let second = picker.pick(&ex, &tried, None).unwrap();
             assert!(!Arc::ptr_eq(&first, &second));
             tried.add(second);
-            assert!(picker.pick(&ex, &tried).is_some());
+            assert!(picker.pick(&ex, &tried, None).is_some());
         }
     }
 }

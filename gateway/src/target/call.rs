@@ -16,7 +16,7 @@ use super::respond::{Content, failed};
 use crate::{
     pipeline::given::Given,
     proxy::{http::Time, message::Request},
-    upstream::{Host, Upstream},
+    upstream::{Host, Upstream, retry::Rules},
 };
 
 /// RFC 3986's unreserved characters stand as they are.
@@ -37,8 +37,8 @@ pub struct Call {
     /// Protocols that a client may change to, in lower case.
     pub upgrades: Box<[Box<str>]>,
     pub send: Option<Box<Send>>,
-    /// The backend is told how long anybody waits for its answer.
-    pub tells_time: bool,
+    /// What its end means, and when it is made again.
+    pub rules: Rules,
 }
 
 /// What of the request is changed on its way.
@@ -112,9 +112,6 @@ const TRACED: &[&str] = &["accept-language", "x-request-id", "traceparent", "tra
 const UNREADABLE: &[&str] =
     &["accept-encoding", "range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "expect"];
 
-/// How long anybody waits for an answer, in milliseconds.
-const TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout-ms");
-
 impl Headers {
     /// Whether a header of the client goes on, with its body or without.
     fn keeps(self, name: &HeaderName, body: bool) -> bool {
@@ -132,7 +129,7 @@ impl Headers {
 
 impl Call {
     pub async fn run(&self, ex: &mut Exchange) -> Outcome {
-        let mut request = self.request(ex)?;
+        let request = self.request(ex)?;
         if let Some(it) = ex.notes.get::<Given>() {
             return it.answer();
         }
@@ -140,13 +137,9 @@ impl Call {
             Some(it) => ex.deadline.min(Instant::now() + it),
             None => ex.deadline,
         };
-        if let Some(headers) = request.headers.as_mut().filter(|_| self.tells_time) {
-            let left = deadline.saturating_duration_since(Instant::now()).as_millis().min(u64::MAX.into()) as u64;
-            headers.insert(TIMEOUT, left.into());
-        }
         // Without a limit of the author's own, a body may take as long as it moves.
         let time = Time { head: deadline, body: self.timeout.map(|_| deadline) };
-        self.upstream.call(ex, request, &self.host, time).await
+        self.upstream.call(ex, request, &self.host, time, &self.rules).await
     }
 
     fn request(&self, ex: &mut Exchange) -> Result<Request, Box<Problem>> {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use contract::discovery::InFlight;
 use tokio::{sync::Notify, time::Instant};
 
 /// What an Upstream's `pool` says of each of its nodes, for the whole process.
@@ -36,7 +37,7 @@ pub struct Permits {
     share: usize,
     epoch: Instant,
     open: AtomicUsize,
-    in_flight: AtomicUsize,
+    in_flight: Arc<InFlight>,
     /// The length of `queue`, readable without its lock.
     waiting: AtomicUsize,
     queue: Mutex<VecDeque<Arc<Ticket>>>,
@@ -100,6 +101,11 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Permits {
     /// `threads` is how many pools share these limits.
     pub fn new(limits: Limits, threads: usize) -> Arc<Self> {
+        Self::counting(limits, threads, Arc::default())
+    }
+
+    /// The same, with its calls counted where others see them.
+    pub fn counting(limits: Limits, threads: usize, in_flight: Arc<InFlight>) -> Arc<Self> {
         let limits = Limits { max_connections: limits.max_connections.max(1), ..limits };
         let share = if limits.max_idle == 0 { 0 } else { limits.max_idle.div_ceil(threads.max(1)) };
         Arc::new(Self {
@@ -107,7 +113,7 @@ impl Permits {
             share,
             epoch: Instant::now(),
             open: AtomicUsize::new(0),
-            in_flight: AtomicUsize::new(0),
+            in_flight,
             waiting: AtomicUsize::new(0),
             queue: Mutex::default(),
             desks: Mutex::default(),
@@ -131,7 +137,7 @@ impl Permits {
 
     /// Calls whose answer has not ended, waiting ones included, over all threads.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.load(SeqCst)
+        self.in_flight.count()
     }
 
     /// How many idle connections one thread keeps.
@@ -140,7 +146,7 @@ impl Permits {
     }
 
     pub(super) fn fly(self: &Arc<Self>) -> Flight {
-        self.in_flight.fetch_add(1, SeqCst);
+        self.in_flight.begin();
         Flight(self.clone())
     }
 
@@ -303,6 +309,6 @@ impl Drop for Lease {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, SeqCst);
+        self.0.in_flight.end();
     }
 }

@@ -27,6 +27,9 @@ pub enum CallOutcome {
 
 const OUTCOMES: [&str; 6] = ["ok", "throttled", "transient", "unknown", "fatal", "cancelled"];
 
+/// How nodes stand: called, spared because calls failed, spared because their checks fail.
+const STANDINGS: [&str; 3] = ["healthy", "ejected", "unhealthy"];
+
 /// More nodes than one upstream has at a time; nodes beyond share the label `other`.
 const MOST_NODES: usize = 1024;
 
@@ -50,6 +53,10 @@ pub(super) struct UpstreamFigures {
     nodes: Kept<Box<str>, [AtomicU64; OUTCOMES.len()]>,
     others: Arc<[AtomicU64; OUTCOMES.len()]>,
     retries: AtomicU64,
+    retries_refused: AtomicU64,
+    ejections: AtomicU64,
+    /// In the order of [`STANDINGS`].
+    standings: [AtomicU64; STANDINGS.len()],
     connections: AtomicU64,
     connects: AtomicU64,
     failed_connects: AtomicU64,
@@ -65,6 +72,21 @@ impl UpstreamMetrics {
     /// A call is repeated.
     pub fn retried(&self) {
         self.0.retries.fetch_add(1, Relaxed);
+    }
+
+    /// A call would have been repeated, but for the budget.
+    pub fn retry_refused(&self) {
+        self.0.retries_refused.fetch_add(1, Relaxed);
+    }
+
+    /// A node is spared because its calls failed.
+    pub fn ejected(&self) {
+        self.0.ejections.fetch_add(1, Relaxed);
+    }
+
+    /// How many nodes are healthy, ejected, unhealthy.
+    pub fn stand(&self, counts: [u64; 3]) {
+        self.0.standings.iter().zip(counts).for_each(|(it, count)| it.store(count, Relaxed));
     }
 
     /// A connection stands.
@@ -106,6 +128,9 @@ impl UpstreamFigures {
             nodes: Kept::new(MOST_NODES),
             others: Arc::new(no_calls()),
             retries: AtomicU64::new(0),
+            retries_refused: AtomicU64::new(0),
+            ejections: AtomicU64::new(0),
+            standings: [const { AtomicU64::new(0) }; STANDINGS.len()],
             connections: AtomicU64::new(0),
             connects: AtomicU64::new(0),
             failed_connects: AtomicU64::new(0),
@@ -138,6 +163,26 @@ impl UpstreamFigures {
         match self.retries.load(Relaxed) {
             0 => {}
             it => to.integer(&[("upstream", upstream)], it),
+        }
+    }
+
+    pub(super) fn write_retries_refused(&self, to: &mut Exposition, upstream: &str) {
+        match self.retries_refused.load(Relaxed) {
+            0 => {}
+            it => to.integer(&[("upstream", upstream)], it),
+        }
+    }
+
+    pub(super) fn write_ejections(&self, to: &mut Exposition, upstream: &str) {
+        match self.ejections.load(Relaxed) {
+            0 => {}
+            it => to.integer(&[("upstream", upstream)], it),
+        }
+    }
+
+    pub(super) fn write_standings(&self, to: &mut Exposition, upstream: &str) {
+        for (standing, count) in STANDINGS.iter().zip(&self.standings) {
+            to.integer(&[("upstream", upstream), ("state", standing)], count.load(Relaxed));
         }
     }
 
