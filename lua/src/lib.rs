@@ -1,4 +1,16 @@
-//! The room for authors' scripts in Lua; empty for now: no script is compiled or run yet, and the gateway does not depend on it.
+//! Authors' scripts in Lua: compiled when definitions load, run in one sandboxed machine a thread, each run within its own budgets.
 //!
-//! Absent, on purpose, until scripts come: compiled scripts and their virtual machines with budgets of time and memory, the exchange as a
-//! script sees it, hooks, and the atomic scripts that run in Redis. A definition that names a script is refused as known, not built.
+//! The engine is Luau. Deliberately absent: files, processes, sockets, loading of code at run time, and any way from one script to another's state.
+mod budget;
+mod cache;
+mod json;
+mod library;
+mod machine;
+mod sandbox;
+mod script;
+mod view;
+
+pub use budget::Trip;
+pub use cache::Cache;
+pub use machine::{Failure, Hook, Machines, Ran};
+pub use script::{Limits, LoadError, Reader, Script, Source};

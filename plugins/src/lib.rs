@@ -12,6 +12,7 @@ mod ip_acl;
 mod jsonp;
 mod jwt;
 mod key_auth;
+mod lua;
 mod rate_limit;
 
 use contract::catalog::{Entry, authenticator, filter, plugin};
@@ -29,5 +30,6 @@ pub const ALL: &[Entry] = &[
     plugin::<jsonp::Jsonp>(),
     authenticator::<jwt::Jwt>(),
     authenticator::<key_auth::KeyAuth>(),
+    plugin::<lua::Lua>(),
     filter::<rate_limit::RateLimit>(),
 ];

@@ -14,6 +14,7 @@ mod framing;
 mod harness;
 mod lifecycle;
 mod limits;
+mod lua;
 mod mask;
 mod not_built;
 mod onion;

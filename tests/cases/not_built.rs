@@ -70,7 +70,6 @@ async fn plugins() {
         "dead-letter",
         "forward-auth",
         "idempotency",
-        "lua",
         "mirror",
         "pace",
         "token-inject",

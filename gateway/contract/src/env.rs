@@ -36,6 +36,8 @@ pub struct Env<'a> {
     pub clock: Arc<dyn Clock>,
     pub spawn: Arc<dyn Spawn>,
     pub states: &'a dyn States,
+    /// Where a ring writes lines that its author asked for.
+    pub journal: Journal,
     pub caller: Option<Arc<dyn Caller>>,
     pub store: Option<Arc<dyn Store>>,
     pub caches: Option<Arc<dyn CacheIndex>>,
@@ -52,6 +54,9 @@ pub struct Env<'a> {
     /// Doubtful, but not refused unless `--strict`.
     pub warnings: RefCell<Vec<Fault>>,
 }
+
+/// Writes a line into the gateway's log: its level (`error`, `warn`, `info` or `debug`), the request's id, the text.
+pub type Journal = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
 
 /// Where state that outlives a reload belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

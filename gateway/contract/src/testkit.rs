@@ -165,6 +165,7 @@ fn build(apps: Directory, entry: &Entry, config: serde_json::Value) -> Result<(R
         clock: Arc::new(SystemClock),
         spawn: Arc::new(Local),
         states: &NoStates,
+        journal: Arc::new(|_, _, _| ()),
         caller: None,
         store: None,
         caches: None,

@@ -3,7 +3,7 @@ use std::{cell::Cell, collections::HashMap, sync::Arc};
 
 use contract::{
     catalog::RingNotes,
-    env::{Env, StateKey, SystemClock},
+    env::{Env, Journal, StateKey, SystemClock},
     expression::{Expression, Names, Place, Reads, Root},
     onion::{MOST_RINGS, Ring, RingKind},
 };
@@ -15,6 +15,7 @@ use super::{
     validate::Validate,
     world::{Compiler, Former, Workshop},
 };
+use crate::telemetry::log::{Level, Log};
 
 /// The Preset that is put outside every Api's own plugins.
 pub const DEFAULT: &str = "default";
@@ -33,7 +34,6 @@ pub const NOT_BUILT: &[&str] = &[
     "dead-letter",
     "forward-auth",
     "idempotency",
-    "lua",
     "mirror",
     "pace",
     "token-inject",
@@ -240,6 +240,7 @@ fn configure(
     // What Apis count together belongs to the Preset that they all use.
     let together = it.preset.filter(|_| config.get("across").is_some());
     let owner: Box<str> = together.map_or_else(|| owner.into(), |it| format!("Preset/{it}").into());
+    let journal = journal(world.log.clone(), &owner);
     let env = Env {
         scope: StateKey { owner, plugin: name.into(), name: own.clone(), config: digest },
         authenticated: names.authenticated,
@@ -249,6 +250,7 @@ fn configure(
         clock: Arc::new(SystemClock),
         spawn: world.spawn.clone(),
         states: world.states,
+        journal,
         caller: None,
         store: None,
         caches: None,
@@ -279,6 +281,22 @@ fn configure(
     place.into_faults().into_iter().for_each(|it| told.push(it));
     let kind = kind.ok().filter(|_| !failed)?;
     Some(Built { ring: ring(name, kind, when, reads.body()), notes: entry.notes, reads })
+}
+
+/// What a ring writes names its owner and the request.
+fn journal(log: Log, owner: &str) -> Journal {
+    let owner: Box<str> = owner.into();
+    Arc::new(move |level, request, text| {
+        let level = match level {
+            "error" => Level::Error,
+            "warn" => Level::Warn,
+            "debug" => Level::Debug,
+            _ => Level::Info,
+        };
+        if log.is_on(level) {
+            log.event(level, "script", format_args!("{text}"), &[("api", &owner), ("id", &request)]);
+        }
+    })
 }
 
 fn ring(name: &str, kind: RingKind, when: Option<Expression>, reads_body: bool) -> Ring {
