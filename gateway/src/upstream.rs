@@ -216,7 +216,9 @@ impl Upstream {
         retry: &Retry,
     ) -> Outcome {
         let share = retry.per_try.unwrap_or_else(|| time.head.saturating_duration_since(Instant::now()) / retry.tries);
-        if request.upgrade.is_none() && request.body.size_hint().upper().is_some_and(|it| it <= REPLAYED as u64) {
+        // Decided by length alone, not by how much of it happens to be there already.
+        let short = request.body.size_hint().upper().is_some_and(|it| it <= REPLAYED as u64);
+        if request.upgrade.is_none() && short {
             request.body.peek(REPLAYED).await.map_err(contract::BodyError::of_request)?;
         }
         self.budget.called();
@@ -224,7 +226,7 @@ impl Upstream {
         let mut tried = Tried::default();
         let mut number = 1;
         loop {
-            let spare = if number < retry.tries { request.copy() } else { None };
+            let spare = if short && number < retry.tries { request.copy() } else { None };
             let by = Time { head: time.head.min(Instant::now() + share), body: time.body };
             let it = self.attempt(ex, request, host, by, rules, &mut tried).await;
             let answer = it.outcome.as_ref().ok();
