@@ -53,7 +53,10 @@ rust
 packages=()
 for need in "$@"; do
     case "$need" in
-        build) have cc || packages+=(gcc libc6-dev) ;; # rustc links with cc; a few crates compile C
+        build)
+            have cc || packages+=(gcc libc6-dev) # rustc links with cc; a few crates compile C
+            have c++ || packages+=(g++)          # the engine of scripts is C++
+            ;;
         curl) have curl || packages+=(curl) ;;
         fmt) component rustfmt fmt ;;
         clippy) component clippy clippy ;;
