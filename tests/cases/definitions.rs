@@ -116,6 +116,7 @@ async fn what_has_faults_changes_nothing_and_is_told_with_its_place() {
         ("PATCH /definitions/Api/z@v1", "{}", 412, "gone"),
         ("DELETE /definitions/Api/z@v1", "", 412, "gone"),
         ("POST /rollback/99", "", 404, "no state"),
+        ("POST /apply?prune", "# nothing\n", 400, "holds no definition"),
         ("POST /definitions", "", 405, "GET"),
     ] {
         let headers: &[&str] =

@@ -241,6 +241,10 @@ impl Editor {
                 return Err(Refusal::Changed(format!("the folder is at revision {} by now", folder.revision)));
             }
             let wanted = plan::wanted(&it.body, is_yaml(&it.headers), plugins, &self.shop.root)?;
+            if wanted.is_empty() {
+                // With `prune` it would take everything away; nobody means that by sending nothing.
+                return Err(Refusal::Bad("the bundle holds no definition".into()));
+            }
             bundle(folder, &wanted, it.query.is_set("prune"))
         })
     }
