@@ -36,12 +36,8 @@ async fn metrics_are_prometheus_text_and_name_the_route_never_the_path() {
     }
     let answer = gateway.admin("/metrics").await.is(200);
     assert!(answer.header("content-type").is_some_and(|it| it.contains("text")), "{:?}", answer.head);
-    let text = answer.text();
+    let text = gateway.figures(&["\nallium_requests_total{api=\"a\",version=\"v1\",method=\"GET\",status=\"200\"} 3\n"]).await;
     assert!(text.contains("# TYPE ") && !text.contains("secret-"), "{text}");
-    assert!(
-        text.lines().any(|it| !it.starts_with('#') && it.contains("\"a\"") && it.ends_with(" 3")),
-        "three requests of the Api a: {text}"
-    );
 }
 
 #[tokio::test]

@@ -120,6 +120,19 @@ impl Gateway {
         wire::ask(self.admin, &format!("GET {target}"), &["host: localhost"], "").await
     }
 
+    /// The figures, once each of these is in one of their lines: an answer is counted right after its last byte has left.
+    pub async fn figures(&self, wanted: &[&str]) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let text = self.admin("/metrics").await.is(200).text();
+            match wanted.iter().find(|it| !text.contains(**it)) {
+                None => return text,
+                Some(it) => assert!(Instant::now() < end, "never {it} in\n{text}"),
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// What `/ready?verbose` reports.
     pub async fn report(&self) -> Value {
         self.admin("/ready?verbose").await.json()
