@@ -37,7 +37,9 @@ rust() {
     wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
     have cargo || fail "a Rust toolchain is missing. Install Rust $wanted or newer with rustup (https://rustup.rs), then run this again."
     found=$(rustc --version | cut -d ' ' -f 2)
-    at_least "$wanted" "$found" || fail "Rust $found is too old, $wanted or newer is needed. Run: rustup update stable"
+    at_least "$wanted" "$found" && return
+    have rustup && fail "Rust $found is too old, $wanted or newer is needed. Run: rustup update stable"
+    fail "Rust $found is too old, $wanted or newer is needed. Install it with rustup (https://rustup.rs), which stands beside the system's own."
 }
 
 # component NAME BINARY: a part of the toolchain.

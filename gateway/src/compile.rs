@@ -3,6 +3,8 @@ pub mod api;
 mod app_book;
 mod apps;
 mod calls;
+mod conflict;
+mod deeper;
 pub mod egress;
 mod judge;
 mod kept;
@@ -29,6 +31,7 @@ use schemas::{Broken, Definition, Document, Fault, Id, Input, Kind};
 
 pub use self::{app_book::AppBook, egress::Egress, kept::Kept, states::StateKeeper, world::Workshop};
 use self::{
+    conflict::conflict,
     told::Told,
     world::{Compiler, Former},
 };
@@ -140,6 +143,8 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     let table = table(&documents, &routes, &mut faults, &mut bad);
     let unmatched = world.unmatched(&documents, &mut used, &mut faults, &mut bad);
     let apps = Arc::new(apps::directory(&world, &documents, &mut faults, &mut bad));
+    faults.extend(deeper::faults(shop, &documents, broken));
+    faults.extend(deeper::conflicts(&documents, &routes, broken));
     // What has faults does not say all that it uses.
     if !faults.iter().any(Fault::is_error) {
         unused(&documents, &used, &mut faults);
@@ -183,11 +188,10 @@ fn unique(documents: Vec<Arc<Document>>, faults: &mut Vec<Fault>, bad: &mut Hash
                 let pointer = it.id.kind.name_pointer();
                 let place = first.places.fault(pointer, "", "");
                 let message = format!("{} is defined twice", it.id);
-                faults.push(
-                    it.places
-                        .fault(pointer, "repeated-name", message)
-                        .help(format!("the first one stands in {}:{}", place.file, place.line)),
-                );
+                faults.push(it.places.fault(pointer, "repeated-name", message).help(format!(
+                    "the first one stands in {}:{}; give this one another name or version, or take it away",
+                    place.file, place.line
+                )));
                 bad.insert(it.id.clone());
             }
         }
@@ -212,14 +216,9 @@ fn table(documents: &[Arc<Document>], routes: &HashMap<Id, Kept>, faults: &mut V
         Ok(it) => Some(it),
         Err(conflicts) => {
             for it in conflicts {
-                let ((first, first_at), (second, second_at)) = (owners[it.first], owners[it.second]);
-                let place = |document: &Document, at: usize| {
-                    let pointer = format!("/inbound/match/{at}");
-                    document.places.fault(&pointer, "route-conflict", it.reason.message())
-                };
-                let other = place(first, first_at);
-                let help = format!("the other is {} in {}:{}", first.id, other.file, other.line);
-                faults.push(place(second, second_at).help(help));
+                let (first, second) = (owners[it.first], owners[it.second]);
+                faults.push(conflict(first, second, it.reason));
+                let (first, second) = (first.0, second.0);
                 // Neither is the better one: the order of files never matters.
                 bad.insert(first.id.clone());
                 bad.insert(second.id.clone());

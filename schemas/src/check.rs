@@ -176,9 +176,12 @@ impl<'c> Checker<'c> {
         let beside = skip.filter(|skip| shape.find(skip).is_none());
         let keys = shape.keys.iter().map(|(name, _)| name.as_str()).filter(|name| Some(*name) != skip);
         let known: Vec<&str> = beside.into_iter().chain(keys).collect();
-        let help = match near::nearest(&entry.key, known.iter().copied()) {
+        let near = near::nearest(&entry.key, known.iter().copied());
+        let outside = if near.is_none() { outside(shape, &entry.key) } else { None };
+        let help = match near {
             _ if Some(entry.key.as_ref()) == skip => "the name is the key above".to_owned(),
             Some(near) => format!("did you mean `{near}`?"),
+            None if outside.is_some() => outside.unwrap_or_default(),
             None if known.len() <= 16 => format!("the keys here are {}", near::list(&known)),
             None => format!("the keys here are {}, …", near::list(&known[..16])),
         };
@@ -186,10 +189,20 @@ impl<'c> Checker<'c> {
         self.fault(entry.span, &path.key(&entry.key), "unknown-key", message, Some(help));
     }
 
+    /// Whether a key of this map is told already to be most likely this one.
+    fn misspelt(&self, name: &str, path: &Path<'_>) -> bool {
+        let (here, help) = (path.to_string(), format!("did you mean `{name}`?"));
+        self.findings.iter().rev().any(|it| {
+            it.code == "unknown-key"
+                && it.help.as_deref() == Some(&help)
+                && it.pointer.rsplit_once('/').is_some_and(|(parent, _)| parent == here)
+        })
+    }
+
     fn missing(&mut self, present: &[Option<Span>], owner: Span, shape: &Shape, path: &Path<'_>) {
         for (at, (name, way)) in shape.keys.iter().enumerate() {
             let field = shape.field(*way);
-            if field.required && present[at].is_none() {
+            if field.required && present[at].is_none() && !self.misspelt(name, path) {
                 let help = (!field.about.is_empty()).then(|| format!("`{name}`: {}", field.about));
                 self.fault(owner, path, "missing-key", format!("the key `{name}` is missing"), help);
             }
@@ -234,7 +247,13 @@ impl<'c> Checker<'c> {
                         for (name, span) in rest {
                             let message =
                                 format!("`{name}` and `{first}` exclude each other: exactly one of {} must be written", near::list(&names));
-                            self.fault(*span, &path.key(name), "too-many-variants", message, None);
+                            self.fault(
+                                *span,
+                                &path.key(name),
+                                "too-many-variants",
+                                message,
+                                Some(format!("take `{name}` or `{first}` away")),
+                            );
                         }
                     }
                 }
@@ -399,6 +418,16 @@ impl<'c> Checker<'c> {
             _ => self.scalar(field, node, owner, path, out),
         }
     }
+}
+
+/// What to do about a key that has its place one level further out.
+fn outside(shape: &Shape, key: &str) -> Option<String> {
+    let here = |field: &Field| matches!(field.kind, Type::Message(id) if SHAPES.get(id).name == shape.name);
+    SHAPES.iter().find_map(|outer| {
+        outer.find(key)?;
+        let inner = outer.keys.iter().find(|(_, way)| here(outer.field(*way)))?;
+        Some(format!("`{key}` stands one level further out, beside `{}`", inner.0))
+    })
 }
 
 /// Whether the value is read by its keys.

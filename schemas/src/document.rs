@@ -186,6 +186,17 @@ pub struct Broken {
     pub name: Option<String>,
     /// The version it says it has.
     pub version: Option<String>,
+    /// As much of it as could be read, where its faults left a message.
+    pub partial: Option<Arc<Partial>>,
+}
+
+/// What could be read of a document that cannot be used: enough to find faults that lie deeper than the first ones, never to serve.
+#[derive(Clone, Debug)]
+pub struct Partial {
+    /// The document without what is wrong in it.
+    pub document: Document,
+    /// What was wrong in it.
+    pub faults: Vec<Fault>,
 }
 
 /// The way from a message back to where it was written.
@@ -235,6 +246,19 @@ impl Places {
         let tree = self.tree()?;
         let found = tree.find(pointer);
         Some(Place { key: found.key, value: found.node.span, whole: found.whole })
+    }
+
+    /// Whether a fault lies in this document.
+    pub fn holds(&self, fault: &Fault) -> bool {
+        match &self.0 {
+            Origin::Binary(prefix) => fault.file.starts_with(prefix.as_ref()),
+            Origin::Text { source, span, .. } => {
+                let (first, last) = (source.position(span.start as usize), source.position(span.end as usize));
+                *source.name() == fault.file
+                    && (first.line, first.column) <= (fault.line, fault.column)
+                    && (fault.line, fault.column) <= (last.line, last.column)
+            }
+        }
     }
 
     /// A fault of the value that a JSON pointer leads to. A map or list is told at its key.

@@ -240,7 +240,8 @@ fn file(text: &str) -> Result<(), TextFault> {
 
 fn upstream(text: &str) -> Result<(), TextFault> {
     if text.contains("${") {
-        return Err(TextFault::whole(text, "bad-upstream", "an upstream takes no expression"));
+        return Err(TextFault::whole(text, "bad-upstream", "an upstream takes no expression")
+            .help("name one Upstream; which of its nodes is asked may depend on the request: `balance: {policy: where}`"));
     }
     let Some((scheme, rest)) = text.split_once("://") else { return name(text) };
     if !matches!(scheme, "http" | "https") {

@@ -177,7 +177,9 @@ impl<'a> Reader<'a> {
             if seen.insert(key.clone()) {
                 entries.push(Entry { key, span, node });
             } else {
-                self.faults.push(ReadFault::new(span, "repeated-key", format!("the key `{key}` stands twice in this map")));
+                let first = entries.iter().find(|first| first.key == key).map(|first| first.span);
+                let message = format!("the key `{key}` stands twice in this map");
+                self.faults.push(ReadFault { first, ..ReadFault::new(span, "repeated-key", message) });
             }
             self.space();
             match self.peek() {

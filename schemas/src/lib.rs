@@ -56,7 +56,7 @@ pub mod v1 {
 pub use check::{Finding, Judge, Severity, TextAt};
 pub use convert::{Written, convert};
 pub use diff::{Change, Edit, diff};
-pub use document::{Broken, Definition, Document, Id, Kind, Place, Places};
+pub use document::{Broken, Definition, Document, Id, Kind, Partial, Place, Places};
 pub use fault::Fault;
 pub use form::{Form, TextFault};
 pub use json_schema::json_schema;

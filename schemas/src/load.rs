@@ -10,7 +10,7 @@ use prost::Message;
 
 use crate::{
     check::{Checker, Judge},
-    document::{Broken, Definition, Document, Id, Kind, Origin, Places},
+    document::{Broken, Definition, Document, Id, Kind, Origin, Partial, Places},
     fault::Fault,
     near,
     parallel::parallel,
@@ -110,6 +110,10 @@ pub fn load(inputs: Vec<Input>, options: &Options<'_>) -> Loaded {
             continue;
         }
         let mut faults: Vec<Fault> = Vec::new();
+        if outcomes.iter().all(|it| it.document.is_none() && it.broken.is_none() && it.faults.is_empty()) {
+            let help = "take it away, or write a definition into it: `kind: Api`, `info`, `inbound`, `proxy`";
+            faults.push(Fault::of_file(name.clone(), "empty", "the file holds no definition").help(help).warning());
+        }
         for outcome in outcomes {
             faults.extend(outcome.faults);
             loaded.documents.extend(outcome.document);
@@ -141,9 +145,20 @@ fn twice(loaded: &mut Loaded) {
                 });
                 let at = if *line == 0 { file.to_string() } else { format!("{file}:{line}") };
                 let message = format!("{} stands already in {at}", document.id);
-                loaded.faults.push(document.places.fault(document.id.kind.name_pointer(), "repeated-definition", message));
+                let help = match document.id.kind {
+                    Kind::Api => "give this one another name or `version`, or take one of them away",
+                    _ => "give this one another name, or take one of them away",
+                };
+                loaded.faults.push(document.places.fault(document.id.kind.name_pointer(), "repeated-definition", message).help(help));
                 let Id { kind, name, version } = document.id;
-                loaded.broken.push(Broken { file: document.file, index: document.index, kind: Some(kind), name: Some(name), version });
+                loaded.broken.push(Broken {
+                    file: document.file,
+                    index: document.index,
+                    kind: Some(kind),
+                    name: Some(name),
+                    version,
+                    partial: None,
+                });
             }
         }
     }
@@ -231,11 +246,21 @@ fn read(opened: &Opened, index: usize, part: &Part, options: &Options<'_>) -> Ou
             let mut faults: Vec<Fault> = read
                 .faults
                 .into_iter()
-                .map(|fault| Fault { help: fault.help, ..Fault::at(source, fault.span, fault.code, fault.message) })
+                .map(|fault| {
+                    let first =
+                        fault.first.map(|first| format!("the first one stands in line {}", source.position(first.start as usize).line));
+                    Fault { help: fault.help.or(first), ..Fault::at(source, fault.span, fault.code, fault.message) }
+                })
                 .collect();
             let Some(root) = read.root else {
-                let broken =
-                    (!faults.is_empty()).then(|| Broken { file: opened.name.clone(), index, kind: None, name: None, version: None });
+                let broken = (!faults.is_empty()).then(|| Broken {
+                    file: opened.name.clone(),
+                    index,
+                    kind: None,
+                    name: None,
+                    version: None,
+                    partial: None,
+                });
                 return Outcome { broken, faults, ..Outcome::default() };
             };
             if root.value == Value::Null && faults.is_empty() {
@@ -256,7 +281,7 @@ fn binary(opened: &Opened, index: usize, definition: &v1::Definition, options: &
     let bytes = definition.encode_to_vec();
     let Some((kind, root)) = crate::write::definition(&bytes) else {
         let fault = Fault::of_file(format!("{}#{index}", opened.name), "missing-kind", "the document is of no kind that is known here");
-        let broken = Broken { file: opened.name.clone(), index, kind: None, name: None, version: None };
+        let broken = Broken { file: opened.name.clone(), index, kind: None, name: None, version: None, partial: None };
         return Outcome { broken: Some(broken), faults: vec![fault], ..Outcome::default() };
     };
     let name = root.find(kind.name_pointer()).node.text().map_or_else(|| index.to_string(), str::to_owned);
@@ -322,17 +347,24 @@ fn finish(
         let found = root.find(pointer);
         found.node.text().filter(|_| found.whole).map(str::to_owned)
     };
-    if let (Some(kind), false) = (kind, faults.iter().any(Fault::is_error)) {
+    let mut partial = None;
+    if let Some(kind) = kind {
         match Definition::decode(kind, &message) {
             Ok(message) => {
                 let id = Id { kind, name: message.name().to_owned(), version: message.version().map(str::to_owned) };
                 let digest = message.digest();
                 let document =
                     Document { file: opened.name.clone(), index, id, message, digest, files: files.clone(), places: Places(origin) };
-                return Outcome { document: Some(document), broken: None, faults, files };
+                if !faults.iter().any(Fault::is_error) {
+                    return Outcome { document: Some(document), broken: None, faults, files };
+                }
+                partial = Some(Arc::new(Partial { document, faults: faults.clone() }));
             }
             // Deeper than the messages' own reader goes.
-            Err(error) => faults.push(Places(origin).fault("", "too-deep", format!("the document cannot be held as a message: {error}"))),
+            Err(error) if !faults.iter().any(Fault::is_error) => {
+                faults.push(Places(origin).fault("", "too-deep", format!("the document cannot be held as a message: {error}")));
+            }
+            Err(_) => (),
         }
     }
     let broken = Broken {
@@ -341,6 +373,7 @@ fn finish(
         kind,
         name: kind.and_then(|kind| text(kind.name_pointer())),
         version: kind.filter(|kind| *kind == Kind::Api).and_then(|_| text("/info/version")),
+        partial,
     };
     Outcome { document: None, broken: Some(broken), faults, files }
 }

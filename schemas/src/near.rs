@@ -8,6 +8,12 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         let other = flat(other);
         if other == plain { 0 } else { strsim::damerau_levenshtein(&plain, &other) }
     };
+    let known: Vec<&str> = known.into_iter().collect();
+    // `int` is short for one word only.
+    let mut longer = known.iter().filter(|other| plain.len() >= 3 && flat(other).starts_with(&plain));
+    if let (Some(only), None) = (longer.next(), longer.next()) {
+        return Some(only);
+    }
     let best = known.into_iter().map(|other| (distance(other), other)).min_by_key(|(distance, _)| *distance)?;
     (best.0 <= enough && best.0 < plain.chars().count().max(1)).then_some(best.1)
 }

@@ -27,11 +27,13 @@ pub struct ReadFault {
     pub message: String,
     /// What to do.
     pub help: Option<String>,
+    /// Where what is repeated stands first.
+    pub first: Option<Span>,
 }
 
 impl ReadFault {
     pub(crate) fn new(span: Span, code: &'static str, message: impl Into<String>) -> Self {
-        Self { span, code, message: message.into(), help: None }
+        Self { span, code, message: message.into(), help: None, first: None }
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
@@ -357,8 +359,9 @@ impl<'a> Reader<'a> {
         };
         for at in &twice {
             let entry = &entries[*at];
-            let (span, message) = (entry.span, format!("the key `{}` stands twice in this map", entry.key));
-            self.fault(span, "repeated-key", message);
+            let first = entries.iter().find(|first| first.key == entry.key).map(|first| first.span);
+            let message = format!("the key `{}` stands twice in this map", entry.key);
+            self.faults.push(ReadFault { first, ..ReadFault::new(entry.span, "repeated-key", message) });
         }
         let (mut at, mut twice) = (0, twice.into_iter().peekable());
         entries.retain(|_| {

@@ -56,9 +56,11 @@ async fn a_connection_header_cannot_take_away_what_the_gateway_sets() {
 }
 
 #[tokio::test]
-async fn te_trailers_may_pass() {
+async fn te_trailers_passes_as_the_hop_s_own() {
     let head = sent("", "GET /a", &["connection: te", "te: trailers"], "").await.head;
-    assert!(head.all("te").iter().all(|it| *it == "trailers"));
+    assert_eq!((head.all("te"), head.all("connection")), (vec!["trailers"], vec!["te"]));
+    let head = sent("", "GET /a", &["connection: te", "te: gzip"], "").await.head;
+    assert_eq!(head.all("te"), Vec::<&str>::new());
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod balance;
 mod body;
 mod bytes;
 mod concurrency;
+mod deeper;
 mod definitions;
 mod examples;
 mod failures;

@@ -149,6 +149,17 @@ async fn the_last_good_outlives_a_restart_on_broken_definitions() {
     let setup = Gateway::with("kind: Apii\n");
     assert!(setup.try_start().await.is_err(), "nothing good was ever there");
     let gateway = Gateway::serving(&numbered("a", 1)).await;
+    // It is written beside the work, on a disk that may be slow.
+    let kept = || {
+        fs::read_dir(gateway.folder.path().join(".allium"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|it| it.path().extension().is_some_and(|it| it == "binpb"))
+    };
+    while !kept() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     gateway.redefine("kind: Apii\n").await;
     let folder = Folder::new();
     copy(gateway.folder.path(), folder.path());

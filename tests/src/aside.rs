@@ -94,6 +94,14 @@ impl Aside {
         outcome.snapshot.unwrap_or_else(|| panic!("{:?}", outcome.faults))
     }
 
+    /// Every fault of one text, whatever is wrong with it.
+    pub fn faults(&self, text: &str) -> Vec<schemas::Fault> {
+        let loaded = compile::load(vec![Input::new("api.yaml", text)], &self.plugins, &self.shop.root);
+        let documents = loaded.documents.into_iter().map(Arc::new).collect();
+        let outcome = compile::compile(&self.shop, "check", documents, &loaded.broken, None);
+        loaded.faults.into_iter().chain(outcome.faults).collect()
+    }
+
     fn documents(&self, inputs: Vec<Input>) -> (Vec<Arc<Document>>, Duration) {
         let begun = Instant::now();
         let loaded = compile::load(inputs, &self.plugins, &self.shop.root);

@@ -162,8 +162,12 @@ impl Problem {
         let mut text = self.message.to_string();
         let mut next = self.source.as_deref().map(|it| it as &(dyn Error + 'static));
         while let Some(it) = next {
-            text.push_str(": ");
-            text.push_str(&it.to_string());
+            let cause = it.to_string();
+            // Some errors say what their cause says.
+            if !text.ends_with(&cause) {
+                text.push_str(": ");
+                text.push_str(&cause);
+            }
             next = it.source();
         }
         text

@@ -73,6 +73,8 @@ fn unknown(world: &World, name: &str, terminal: &Terminal) -> Exit {
         .collect();
     terminal.error(&match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => format!("nothing is named '{name}'; did you mean '{near}'?"),
+        None if names.is_empty() => format!("nothing is named '{name}': there are no definitions here"),
+        None if names.len() <= 8 => format!("nothing is named '{name}'; there are {}", names.join(", ")),
         None => format!("nothing is named '{name}'; `allium routes` lists the APIs"),
     });
     if !of_name.is_empty() {

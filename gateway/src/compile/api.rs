@@ -44,7 +44,7 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
     let inbound = it.inbound.as_ref()?;
     let version = info.version.as_deref().unwrap_or(NO_VERSION);
     let id = id(&info.name, version);
-    let patterns = patterns(told, inbound)?;
+    let patterns = patterns(told, inbound);
     if it.messages.is_some() {
         told.not_built("/messages", "limits of messages");
     }
@@ -75,7 +75,7 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
     // Expressions of `outbound` see the request's body too, which must be read before it is handed on.
     let reads_body = told.reads.get().body();
     let life = life(world, told, info, &captures);
-    if told.has_errors() {
+    if told.has_errors() || patterns.is_empty() {
         return None;
     }
     let allow = allow(&patterns);
@@ -111,7 +111,8 @@ pub fn api<'a>(world: &Compiler<'a>, told: &Told<'_>, document: &'a Document, it
     Some(Compiled { route: Arc::new(route), patterns, order: inbound.order.unwrap_or(0) as f64 })
 }
 
-fn patterns(told: &Told<'_>, inbound: &v1::Inbound) -> Option<Vec<Pattern>> {
+/// The patterns that hold; a fault of another is told.
+fn patterns(told: &Told<'_>, inbound: &v1::Inbound) -> Vec<Pattern> {
     let parse = |(at, text): (usize, &String)| {
         Pattern::parse(text)
             .map_err(|it| {
@@ -125,8 +126,7 @@ fn patterns(told: &Told<'_>, inbound: &v1::Inbound) -> Option<Vec<Pattern>> {
             })
             .ok()
     };
-    let all: Vec<_> = inbound.r#match.iter().enumerate().filter_map(parse).collect();
-    (!all.is_empty() && all.len() == inbound.r#match.len()).then_some(all)
+    inbound.r#match.iter().enumerate().filter_map(parse).collect()
 }
 
 fn params(told: &Told<'_>, inbound: &v1::Inbound, captures: &[Vec<Box<str>>]) -> Option<Arc<Params>> {
@@ -263,10 +263,28 @@ fn secrets(world: &Compiler<'_>, told: &Told<'_>, written: &[rings::Written<'_>]
         }
         match world.secret(name) {
             Ok(it) => found.push((name.into(), it.into())),
-            Err(why) => told.error("/proxy", "bad-reference", why),
+            Err(why) => missing_secret(world, told, written, name, why),
         }
     }
     (!told.has_errors()).then_some(found)
+}
+
+/// Tells of a secret where it is named: in the Api, or in a Preset of it.
+fn missing_secret(world: &Compiler<'_>, told: &Told<'_>, written: &[rings::Written<'_>], name: &str, why: String) {
+    let help = if world.may_read(name) {
+        "set it before the gateway starts: variables are read only then".to_owned()
+    } else {
+        format!("in allium.yaml, write `secrets: {{env: [{name}]}}`")
+    };
+    let documents = std::iter::once(told.document).chain(written.iter().map(|it| it.document));
+    let found = documents.filter_map(|it| super::secrets::place(it, name).map(|place| (it, place))).next();
+    let fault = match found {
+        Some((document, (pointer, offset, len))) => {
+            document.places.text_fault(&pointer, schemas::TextFault { offset, len, code: "bad-reference", message: why, help: None })
+        }
+        None => told.document.places.fault("/proxy", "bad-reference", why),
+    };
+    told.push(fault.help(help));
 }
 
 /// What `Allow` says where only a preflight was asked: the methods of the patterns.

@@ -93,7 +93,8 @@ fn beside(told: &Told<'_>, place: &str, it: &v1::Call) {
 /// One HTTP call, written at `place`: `/proxy`, or the place of a pipeline's task.
 fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, http: &v1::Http, names: &Names<'_>) -> Option<Call> {
     let at = |it: &str| format!("{place}{it}");
-    let (upstream, prefix, standard_host) = find(world, told, &at("/http/upstream"), &http.upstream)?;
+    // One that is unknown hides no fault of what stands beside it.
+    let found = find(world, told, &at("/http/upstream"), &http.upstream);
     let method = match http.method.as_deref().map(|it| Method::from_bytes(it.as_bytes())) {
         None => None,
         Some(Ok(it)) => Some(it),
@@ -109,7 +110,7 @@ fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, http:
         told.template(&at("/http/path"), text, names, Context::Path)
     });
     let host = match http.host.as_deref() {
-        None => standard_host,
+        None => Host::Received,
         Some("received") => Host::Received,
         Some("node") => Host::Node,
         Some(text) => match text.parse::<Authority>().ok().and(HeaderValue::from_str(text).ok()) {
@@ -140,6 +141,8 @@ fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, http:
     }
     let send = it.send.as_ref().and_then(|it| send(told, &at("/send"), it, names)).map(Box::new);
     let rules = retry::rules(told, place, it, names);
+    let (upstream, prefix, standard_host) = found?;
+    let host = if http.host.is_some() { host } else { standard_host };
     if upstream.reads_body() {
         told.reads.set(told.reads.get().and_body());
     }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use schemas::Document;
+use schemas::{
+    Document,
+    tree::{Node, Path, Value},
+};
 
 /// Every name that a document's texts hold.
 pub fn of(document: &Document) -> Arc<[Box<str>]> {
@@ -23,6 +26,23 @@ pub fn named(text: &str) -> impl Iterator<Item = &str> {
         (after.trim_start().starts_with(')') && !name.is_empty() && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_'))
             .then_some(name)
     })
+}
+
+/// Where a text of the document first names this secret: the pointer to the text, and the bytes of the name in it.
+pub fn place(document: &Document, name: &str) -> Option<(String, usize, usize)> {
+    fn find(node: &Node<'_>, path: &Path<'_>, name: &str) -> Option<(String, usize, usize)> {
+        match &node.value {
+            Value::Text(text) => {
+                let found = named(text).find(|it| *it == name)?;
+                // Invariant: a name is a slice of the text that it was found in.
+                Some((path.to_string(), found.as_ptr() as usize - text.as_ptr() as usize, found.len()))
+            }
+            Value::List(items) => items.iter().enumerate().find_map(|(at, it)| find(it, &path.index(at), name)),
+            Value::Map(entries) => entries.iter().find_map(|it| find(&it.node, &path.key(&it.key), name)),
+            _ => None,
+        }
+    }
+    find(&document.places.tree()?, &Path::ROOT, name)
 }
 
 #[cfg(test)]

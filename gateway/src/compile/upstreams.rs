@@ -39,7 +39,12 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
         listed.extend(self::node(world, told, &format!("/nodes/{at}"), node));
     }
     if !it.nodes.is_empty() && it.nodes.iter().all(|it| it.weight == Some(0)) {
-        told.error("/nodes", "no-node", "every node has the weight 0, so none is ever asked");
+        told.error_help(
+            "/nodes/0/weight",
+            "no-node",
+            "every node has the weight 0, so none is ever asked",
+            "give one of them a weight, or leave `weight` out, which is 1",
+        );
     }
     let pool = it.pool.clone().unwrap_or_default();
     let standard = Limits::default();
@@ -205,6 +210,9 @@ fn node(world: &Compiler<'_>, told: &Told<'_>, at: &str, it: &v1::Node) -> Optio
 
 /// Host and port, and nothing else.
 pub fn authority(text: &str) -> Result<Authority, &'static str> {
+    if text.contains("://") {
+        return Err("an address is a host and a port, without http:// or another scheme");
+    }
     let it: Authority = text.parse().map_err(|_| "this is no host and port")?;
     if it.as_str().contains('@') {
         return Err("an address has no user name");

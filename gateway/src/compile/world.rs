@@ -218,6 +218,11 @@ impl<'a> Compiler<'a> {
         std::fs::read(&path).map_err(failed)
     }
 
+    /// Whether the settings let definitions read this variable.
+    pub fn may_read(&self, name: &str) -> bool {
+        self.policy.allows_env(name)
+    }
+
     /// A secret by its name: an environment variable that definitions may read.
     pub fn secret(&self, name: &str) -> Result<String, String> {
         self.variable(name)

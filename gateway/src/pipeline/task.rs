@@ -343,9 +343,11 @@ impl Failure {
         let reason = if self.timed_out { "task_timeout" } else { "task_failed" };
         let mut problem = Problem::new(kind, format!("the task '{label}' failed: {}", self.message)).reason(reason);
         problem.call = self.cause.as_ref().and_then(|it| it.call).or(self.timed_out.then_some(CallError::Timeout));
-        match self.cause {
-            Some(it) if it.explain() != it.message => problem.because(it.explain()),
-            _ => problem,
+        let whole = self.cause.as_ref().map(|it| it.explain()).unwrap_or_default();
+        // What the message says already is not said again.
+        match whole.strip_prefix(&*self.message).map_or(whole.as_str(), |rest| rest.trim_start_matches(": ")) {
+            "" => problem,
+            cause => problem.because(cause.to_owned()),
         }
     }
 }

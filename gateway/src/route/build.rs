@@ -64,6 +64,11 @@ impl Claim {
     }
 }
 
+/// Every pair of entries that cannot be told apart, each later one with the first of its kind.
+pub fn conflicts_of<T>(entries: &[Entry<T>]) -> Vec<Conflict> {
+    trie(entries).err().unwrap_or_default()
+}
+
 /// Lays all patterns out, or lists every conflict.
 pub(super) fn trie<T>(entries: &[Entry<T>]) -> Result<Trie, Vec<Conflict>> {
     let mut builder = Builder { trie: empty(entries), leaves: 0 };

@@ -116,6 +116,10 @@ fn strip_found(headers: &mut HeaderMap, found: &Found) -> Hop {
                 .split(|it| *it == b',')
                 .any(|it| it.trim_ascii().split(|it| *it == b';').next().is_some_and(|it| it.eq_ignore_ascii_case(b"trailers")))
         });
+        if hop.trailers {
+            // This hop hands trailers on, so it asks for them too (RFC 9110 §10.1.4).
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
         for name in [
             KEEP_ALIVE,
             PROXY_CONNECTION,
@@ -375,7 +379,7 @@ mod tests {
         ];
         let mut map = headers(&list);
         assert_eq!(strip(&mut map), Hop { trailers: true, ..Hop::default() });
-        assert_eq!(shown(&map), ["host: a", "x-stays: 1"]);
+        assert_eq!(shown(&map), ["host: a", "te: trailers", "x-stays: 1"]);
     }
 
     #[test]

@@ -88,8 +88,9 @@ struct Said {
     more: u64,
     level: Level,
     component: &'static str,
-    /// Its message and fields as it was first written.
     message: Box<str>,
+    /// What it is about, but for what was one request's alone.
+    fields: Box<[(&'static str, Box<str>)]>,
 }
 
 /// For how long an event that is repeated is only counted.
@@ -190,8 +191,9 @@ impl Log {
         } else {
             self.line(&mut state.stamp, &mut out, level, component, &message, fields);
             lines += 1;
-            let about = key[format!("{level:?} {component} ").len()..].into();
-            state.said.insert(hash, Said { since: now, more: 0, level, component, message: about });
+            let about = fields.iter().filter(|it| !OF_ONE_REQUEST.contains(&it.0)).map(|(name, value)| (*name, value.to_string().into()));
+            let fields = about.collect();
+            state.said.insert(hash, Said { since: now, more: 0, level, component, message: message.into(), fields });
         }
         // Sent under the lock, so that lines stand in the order of their times; sending never waits.
         self.send(out, lines);
@@ -207,8 +209,9 @@ impl Log {
                 return true;
             }
             if it.more > 0 {
-                let message = format!("{} (said {} times more)", it.message, it.more);
-                self.line(stamp, out, it.level, it.component, &message, &[]);
+                let fields = it.fields.iter().map(|(name, value)| (*name, value as &dyn Display));
+                let fields: Vec<(&'static str, &dyn Display)> = fields.chain([("repeated", &it.more as &dyn Display)]).collect();
+                self.line(stamp, out, it.level, it.component, &it.message, &fields);
                 lines += 1;
             }
             false
@@ -339,7 +342,7 @@ mod tests {
         let text = log.captured();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
-        assert!(lines[2].ends_with("error upstream: connection refused upstream=crm (said 120 times more)"), "{text}");
+        assert!(lines[2].ends_with("error upstream: connection refused upstream=crm repeated=120"), "{text}");
         assert!(lines[3].contains("connection refused upstream=crm id=1"), "{text}");
     }
 
@@ -352,7 +355,7 @@ mod tests {
         log.tick();
         assert_eq!(log.captured().lines().count(), 1);
         log.flush(Duration::ZERO);
-        assert!(log.captured().ends_with("reload: odd (said 2 times more)\n"), "{}", log.captured());
+        assert!(log.captured().ends_with("reload: odd repeated=2\n"), "{}", log.captured());
     }
 
     #[test]

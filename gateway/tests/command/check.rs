@@ -40,6 +40,70 @@ fn faults_of_settings_and_of_definitions_are_told_together_settings_first() {
     assert!(heads[0].starts_with("allium.yaml:2:1: error[") && heads[1].starts_with("apis/b.yaml:4:35: error["), "{heads:?}");
 }
 
+/// One document with faults that only reading finds and faults that only compiling finds.
+#[test]
+fn faults_that_lie_deeper_are_told_with_the_first_ones() {
+    let definition = r#"kind: Api
+info: {name: a, timeout: 3}
+inbound:
+  match: GET /a/{id}
+  params: {q: {in: query, type: integer}}
+plugins:
+  - ip-acl: {allow: [10.0.0.0/8, nowhere]}
+  - use: public
+proxy:
+  http: {upstream: ordrs, path: "/x/${path.id}/${path.nope}/${query.w}"}
+  timeout: 5
+outbound:
+  headers: {set: {x: "${pth.id}"}}
+---
+kind: Upstream
+name: orders
+nodes: [{address: 10.0.0.1}]
+timeout: 5
+---
+kind: Api
+info: {name: b, nam: c}
+inbound: {match: GET /a/{id}}
+proxy: {http: {upstream: orders}}
+"#;
+    let bench = Bench::new(&[("routes/a.yaml", &definition.replace("GET /a/{id}}", "\"GET /a/{other}\"}"))]);
+    let it = bench.check(&["check"], 1);
+    let heads: Vec<String> =
+        it.err.lines().filter(|it| it.contains("error[")).map(|it| it.trim_start_matches("routes/a.yaml:").to_owned()).collect();
+    for (place, code) in [
+        ("2:17:", "unknown-key"),
+        ("7:34:", "bad-config"),
+        ("8:10:", "unknown-reference"),
+        ("10:20:", "unknown-reference"),
+        ("10:55:", "bad-expression"),
+        ("11:12:", "bad-unit"),
+        ("13:25:", "bad-expression"),
+        ("17:19:", "bad-address"),
+        ("18:1:", "unknown-key"),
+        ("21:17:", "unknown-key"),
+        ("22:18:", "route-conflict"),
+    ] {
+        assert!(heads.iter().any(|it| it.starts_with(place) && it.contains(code)), "{place} {code} is missing of {heads:#?}");
+    }
+    assert_eq!(heads.len(), 11, "{heads:#?}");
+}
+
+#[test]
+fn names_that_a_fault_may_have_taken_away_are_not_told_as_missing() {
+    for (declared, used) in [
+        ("parms: {q: {in: query}}", "${query.q}"),
+        ("params: {q: {in: query, typ: string}}", "${query.q}"),
+        ("params: {q: {in: qury}}", "${query.q}"),
+    ] {
+        let definition = format!(
+            "kind: Api\ninfo: {{name: a}}\ninbound: {{match: /a, {declared}}}\nproxy: {{respond: {{status: 200, headers: {{x: \"{used}\"}}}}}}\n"
+        );
+        let it = Bench::new(&[("routes/a.yaml", &definition)]).check(&["check"], 1);
+        assert_eq!(it.err.matches("error[").count(), 1, "{}", it.err);
+    }
+}
+
 #[test]
 fn what_follows_from_a_fault_is_not_told() {
     let bench = Bench::new(&[

@@ -53,6 +53,9 @@ impl Checker<'_> {
             (Value::Null, _) => Some("take the key away, or give it a value".to_owned()),
             (Value::Number(text), "a text") => Some(format!("write \"{text}\", in quotes")),
             (Value::Bool(value), "a text") => Some(format!("write \"{value}\", in quotes")),
+            (Value::Text(text), "a whole number" | "a number" | "true or false") if text.contains("${") => {
+                Some("no expression stands here: the value is fixed when the definition is loaded".to_owned())
+            }
             (Value::Text(text), "true or false") => match text.to_lowercase().as_str() {
                 "yes" | "on" | "y" | "true" => Some("write `true`".to_owned()),
                 "no" | "off" | "n" | "false" => Some("write `false`".to_owned()),

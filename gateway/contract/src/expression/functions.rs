@@ -119,7 +119,12 @@ pub(super) fn find(name: &str, method: bool, values: usize) -> Result<Function, 
             (few, many) if *most < usize::MAX => format!("{few} or {many}"),
             (few, _) => format!("{few} or more"),
         };
-        return Err(fault(format!("{name}() takes {wanted} arguments, found {}", values - own)));
+        let plural = if wanted == "1" { "" } else { "s" };
+        let given: Vec<&str> = ["x", "y", "z"].into_iter().take(fewest - own).collect();
+        let sample = if method { format!("value.{name}({})", given.join(", ")) } else { format!("{name}({})", given.join(", ")) };
+        return Err(
+            fault(format!("{name}() takes {wanted} argument{plural}, found {}", values - own)).help(format!("write it like {sample}"))
+        );
     }
     Ok(*function)
 }

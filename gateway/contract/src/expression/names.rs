@@ -288,7 +288,11 @@ impl Names<'_> {
                 let known = ROOTS.iter().filter(|(_, root)| self.visible(*root).is_ok()).map(|(known, _)| *known);
                 Err(match closest(name, known.chain(self.tasks.iter().copied()).chain(self.item).chain(["tasks"])) {
                     Some(near) => error.help(format!("did you mean '{near}'?")),
-                    None => error.help(format!("text stands in quotes: '{name}'")),
+                    None => {
+                        let known: Vec<&str> =
+                            ROOTS.iter().filter(|(_, root)| self.visible(*root).is_ok()).map(|(known, _)| *known).collect();
+                        error.help(format!("here are {}; text stands in quotes: '{name}'", known.join(", ")))
+                    }
                 })
             }
         }

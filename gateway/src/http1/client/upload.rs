@@ -213,16 +213,22 @@ impl RequestHead<'_> {
         out.extend_from_slice(self.target);
         out.extend_from_slice(b" HTTP/1.1\r\n");
         encode::field(out, &header::HOST, self.host);
+        let mut trailers = false;
         for (name, value) in self.headers {
             match *name {
                 // Framing, the host and the connection are ours to tell.
                 header::HOST | header::CONTENT_LENGTH | header::TRANSFER_ENCODING | header::CONNECTION => {}
                 header::UPGRADE if !self.upgrade => {}
+                // Bound to this connection, and named so below.
+                header::TE => trailers = true,
                 _ => encode::field(out, name, value),
             }
         }
-        if self.upgrade {
-            out.extend_from_slice(b"connection: upgrade\r\n");
-        }
+        out.extend_from_slice(match (self.upgrade, trailers) {
+            (false, false) => b"",
+            (true, false) => b"connection: upgrade\r\n",
+            (false, true) => b"te: trailers\r\nconnection: te\r\n",
+            (true, true) => b"te: trailers\r\nconnection: upgrade, te\r\n",
+        });
     }
 }
