@@ -14,7 +14,7 @@ demo: ## Build and start the gateway with routes/demo and its backends, and prin
 	@$${CARGO_TARGET_DIR:-target}/debug/demo
 
 test: ## Run every test of the workspace, doc tests too
-	@scripts/setup.sh build
+	@scripts/setup.sh build peers
 	$(CARGO) test --workspace --locked --no-fail-fast
 
 fmt: ## Format all code

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a make target needs is there: `setup.sh [build] [fmt] [clippy] [curl]`.
+# Makes sure that what a make target needs is there: `setup.sh [build] [fmt] [clippy] [curl] [peers]`.
 # Installs what is missing by name and says so; silent, and does nothing, where nothing is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,6 +51,18 @@ component() {
     fi
 }
 
+# python_peers: backends that the tests call, in an environment of their own.
+python_peers() {
+    local wanted="grpcio==1.76.0 protobuf==6.33.6" venv=.build/tests/venv
+    [ "$(cat "$venv/installed" 2>/dev/null)" != "$wanted" ] || return 0
+    say "installing $wanted with pip, into $venv"
+    mkdir -p .build/tests
+    python3 -m venv "$venv"
+    # shellcheck disable=SC2086
+    "$venv/bin/pip" install --quiet --disable-pip-version-check $wanted
+    printf '%s' "$wanted" > "$venv/installed"
+}
+
 rust
 packages=()
 for need in "$@"; do
@@ -59,6 +71,10 @@ for need in "$@"; do
             have cc || packages+=(gcc libc6-dev) # rustc links with cc; a few crates compile C
             have c++ || packages+=(g++)          # the engine of scripts is C++
             ;;
+        peers)
+            have python3 || packages+=(python3)
+            if ! have python3 || ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
+            ;;
         curl) have curl || packages+=(curl) ;;
         fmt) component rustfmt fmt ;;
         clippy) component clippy clippy ;;
@@ -66,3 +82,4 @@ for need in "$@"; do
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then apt_install "${packages[@]}"; fi
+if [[ " $* " == *" peers "* ]]; then python_peers; fi

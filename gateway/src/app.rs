@@ -453,7 +453,10 @@ async fn free<T: Send + 'static>(mut gone: mpsc::UnboundedReceiver<T>, workers: 
             let _ = tokio::task::spawn_blocking(move || drop(all)).await;
         }
         for worker in &workers {
-            worker.run_local(|local| async move { crate::proxy::http::sweep(&local) });
+            worker.run_local(|local| async move {
+                crate::proxy::http::sweep(&local);
+                crate::proxy::http2::sweep(&local);
+            });
         }
     }
 }

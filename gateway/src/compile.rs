@@ -5,7 +5,9 @@ mod apps;
 mod calls;
 mod conflict;
 mod deeper;
+mod descriptors;
 pub mod egress;
+mod grpc;
 mod judge;
 mod kept;
 mod pipelines;
@@ -15,6 +17,7 @@ mod retry;
 pub mod rings;
 mod secrets;
 mod states;
+mod targets;
 mod told;
 mod upstreams;
 mod validate;
@@ -146,7 +149,7 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     faults.extend(deeper::faults(shop, &documents, broken));
     faults.extend(deeper::conflicts(&documents, &routes, broken));
     // What has faults does not say all that it uses.
-    if !faults.iter().any(Fault::is_error) {
+    if broken.is_empty() && !faults.iter().any(Fault::is_error) {
         unused(&documents, &used, &mut faults);
     }
     sort(&mut faults);

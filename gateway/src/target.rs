@@ -1,5 +1,6 @@
 //! What is inside the onion: a call, an answer of the gateway's own, a redirect; and the shape of what comes out.
 pub mod call;
+pub mod grpc;
 pub mod outbound;
 pub mod respond;
 pub mod step;

@@ -30,7 +30,10 @@ use self::{
     retry::{Budget, Ended, Retry, Rules},
 };
 use crate::{
-    proxy::{Proxy, http::Time, message::Request},
+    proxy::{
+        Proxy,
+        message::{Request, Time},
+    },
     telemetry::metrics::upstream::{CallOutcome, NodeMetrics, UpstreamMetrics},
 };
 
@@ -419,14 +422,13 @@ mod tests {
     use super::*;
     use crate::{
         http1::client::{Timeouts, permits::Limits},
-        proxy::http::Http,
         telemetry::metrics::GatewayMetrics,
     };
 
     #[tokio::test]
     async fn nobody_looks_for_the_nodes_of_an_upstream_that_is_gone() {
         let (sender, nodes) = watch::channel(Nodes::default());
-        let proxy = Proxy::Http(Http::new(Limits::default(), Timeouts::default(), 1));
+        let proxy = Proxy::new(Limits::default(), Timeouts::default(), 1, false);
         let metrics = GatewayMetrics::new(Default::default()).upstream_metrics("u");
         let it = Upstream::new("u", 0, Balance::default(), nodes, proxy, metrics, Care::default());
         it.follow(&Handle::current());

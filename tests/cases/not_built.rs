@@ -21,12 +21,13 @@ async fn check(upstream: &str, api: &str, proxy: &str, missing: &str) {
 #[tokio::test]
 async fn targets() {
     for (proxy, missing) in [
-        ("{grpc: {upstream: u, method: a.B/C}}", "`grpc`"),
+        ("{grpc: {upstream: u, http_rules: true, descriptors: {file: a.binpb}}}", "serving every `google.api.http` rule"),
+        ("{grpc: {upstream: u, method: a.B/C, codec: proto, descriptors: {reflection: true}}}", "server reflection"),
         ("{trpc: {upstream: u, callee: a.b, func: /a/b}}", "`trpc`"),
         ("{custom: {upstream: u, codec: a.lua}}", "`custom`"),
         ("{push: {transports: websocket}}", "`push`"),
         ("{pipeline: {stages: [{a: {http: {upstream: u}}}], merge: {lua: a.lua}}}", "a script that merges"),
-        ("{pipeline: {stages: [{a: {grpc: {upstream: u, method: a.B/C}}}]}}", "`grpc`"),
+        ("{pipeline: {stages: [{a: {trpc: {upstream: u, callee: a.b, func: /a/b}}}]}}", "`trpc`"),
     ] {
         check("", "", proxy, missing).await;
     }
@@ -51,7 +52,7 @@ async fn parts_of_an_upstream() {
     for (upstream, missing) in [
         ("discovery: {dns: {name: a.example.com, port: 80}}", "discovery"),
         ("tls: {}", "TLS to backends"),
-        ("protocol: http2", "the protocol http2"),
+        ("protocol: auto", "the protocol auto"),
         ("breaker: {adaptive: {k: 2}}", "the breaker"),
     ] {
         check(upstream, "", "{http: {upstream: u}}", missing).await;

@@ -35,6 +35,15 @@ impl Folder {
         path
     }
 
+    /// Writes a file of bytes.
+    #[track_caller]
+    pub fn write_bytes(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.join(name);
+        fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("a folder");
+        fs::write(&path, bytes).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        path
+    }
+
     /// Writes beside and renames over, as careful programs do.
     #[track_caller]
     pub fn replace(&self, name: &str, text: &str) {

@@ -8,16 +8,14 @@ use schemas::{tree::escape, v1};
 use super::{retry, told::Told, upstreams, world::Compiler};
 use crate::{
     target::{
-        Action,
-        call::{Call, Headers, Keeps, Send, Source},
+        call::{Call, Keeps, Protocol, Send, Source},
         respond::{Content, Redirect, Respond},
-        step::Step,
     },
     upstream::{Host, Upstream},
 };
 
 /// Where the call of an Api is written.
-const PROXY: &str = "/proxy";
+pub const PROXY: &str = "/proxy";
 
 /// A call, or every call of a pipeline.
 pub fn every(it: &v1::Call) -> Box<dyn Iterator<Item = &v1::Call> + '_> {
@@ -27,74 +25,19 @@ pub fn every(it: &v1::Call) -> Box<dyn Iterator<Item = &v1::Call> + '_> {
     }
 }
 
-/// Compiles `proxy`; `None` after faults.
-pub fn action(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, names: &Names<'_>) -> Option<Action> {
-    use v1::call::Target;
-    beside(told, PROXY, it);
-    match it.target.as_ref()? {
-        Target::Http(http) => call(world, told, PROXY, it, http, names).map(|it| Action::Call(Box::new(it))),
-        Target::Respond(it) => respond(told, PROXY, it, names).map(|it| Action::Respond(Box::new(it))),
-        Target::Redirect(it) => redirect(told, it, names).map(|it| Action::Redirect(Box::new(it))),
-        other => {
-            let name = match other {
-                Target::Grpc(_) => "grpc",
-                Target::Trpc(_) => "trpc",
-                Target::Custom(_) => "custom",
-                _ => "push",
-            };
-            told.not_built(&format!("/proxy/{name}"), &format!("`{name}`"));
-            None
-        }
-    }
-}
-
-/// The call of a pipeline's task, written at `place`: it sends what is named, and of the request only what is asked for.
-pub fn step(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, names: &Names<'_>) -> Option<Step> {
-    use v1::call::Target;
-    beside(told, place, it);
-    match it.target.as_ref()? {
-        Target::Http(http) => {
-            let mut call = call(world, told, place, it, http, names)?;
-            let inherits = |what: &str| it.send.as_ref().is_some_and(|it| it.inherit.iter().any(|it| it == what));
-            let headers = if inherits("headers") { Headers::Readable } else { Headers::Traced };
-            let keeps = Keeps { headers, query: inherits("query"), body: inherits("body") };
-            if keeps.body {
-                told.reads.set(told.reads.get().and_body());
-            }
-            call.method.get_or_insert(Method::GET);
-            call.send.get_or_insert_default().keeps = keeps;
-            call.rules.tells_time = true;
-            Some(Step::Call(Box::new(call)))
-        }
-        Target::Respond(it) => respond(told, place, it, names).map(|it| Step::Respond(Box::new(it))),
-        other => {
-            let name = match other {
-                Target::Grpc(_) => "grpc",
-                Target::Trpc(_) => "trpc",
-                _ => "custom",
-            };
-            told.not_built(&format!("{place}/{name}"), &format!("`{name}`"));
-            None
-        }
-    }
-}
-
-/// What may stand beside a call and is not built.
-fn beside(told: &Told<'_>, place: &str, it: &v1::Call) {
-    for (given, key, what) in
-        [(it.before.is_some(), "before", "a script before a call"), (it.after.is_some(), "after", "a script after a call")]
-    {
-        if given {
-            told.not_built(&format!("{place}/{key}"), what);
-        }
-    }
-}
-
-/// One HTTP call, written at `place`: `/proxy`, or the place of a pipeline's task.
-fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, http: &v1::Http, names: &Names<'_>) -> Option<Call> {
+/// One call over HTTP, written at `place` under the key `kind`: `/proxy`, or the place of a pipeline's task.
+pub fn call(
+    world: &Compiler<'_>,
+    told: &Told<'_>,
+    place: &str,
+    kind: &str,
+    it: &v1::Call,
+    http: &v1::Http,
+    names: &Names<'_>,
+) -> Option<Call> {
     let at = |it: &str| format!("{place}{it}");
     // One that is unknown hides no fault of what stands beside it.
-    let found = find(world, told, &at("/http/upstream"), &http.upstream);
+    let found = find(world, told, &at(&format!("/{kind}/upstream")), &http.upstream);
     let method = match http.method.as_deref().map(|it| Method::from_bytes(it.as_bytes())) {
         None => None,
         Some(Ok(it)) => Some(it),
@@ -147,7 +90,7 @@ fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, http:
         told.reads.set(told.reads.get().and_body());
     }
     let upgrades = http.upgrades.iter().map(|it| it.to_ascii_lowercase().into()).collect();
-    (!told.has_errors()).then_some(Call { upstream, method, prefix, path, host, timeout, upgrades, send, rules })
+    (!told.has_errors()).then_some(Call { upstream, method, prefix, path, host, timeout, upgrades, send, rules, protocol: Protocol::Http })
 }
 
 /// The upstream of a name or a URL, the path that a URL puts in front, and whose `Host` is sent.
@@ -299,7 +242,7 @@ fn content(told: &Told<'_>, pointer: &str, it: &v1::Body, names: &Names<'_>) -> 
     }
 }
 
-fn respond(told: &Told<'_>, place: &str, it: &v1::Respond, names: &Names<'_>) -> Option<Respond> {
+pub fn respond(told: &Told<'_>, place: &str, it: &v1::Respond, names: &Names<'_>) -> Option<Respond> {
     let status = StatusCode::from_u16(it.status.unwrap_or(200) as u16).ok()?;
     let body = match &it.body {
         Some(it) => content(told, &format!("{place}/respond/body"), it, names)?,
@@ -309,7 +252,7 @@ fn respond(told: &Told<'_>, place: &str, it: &v1::Respond, names: &Names<'_>) ->
     Some(Respond { status, headers, body })
 }
 
-fn redirect(told: &Told<'_>, it: &v1::Redirect, names: &Names<'_>) -> Option<Redirect> {
+pub fn redirect(told: &Told<'_>, it: &v1::Redirect, names: &Names<'_>) -> Option<Redirect> {
     let to = told.template("/proxy/redirect/to", &it.to, names, Context::RedirectTarget)?;
     if to.chooses_host() && it.allow_hosts.is_empty() {
         let message = "an expression chooses the host, so anybody could send clients anywhere";

@@ -6,7 +6,7 @@ use contract::{
 use http::{HeaderName, Method};
 use schemas::{tree::escape, v1};
 
-use super::{calls, told::Told, world::Compiler};
+use super::{targets, told::Told, world::Compiler};
 use crate::{
     pipeline::{
         Pipeline,
@@ -38,7 +38,7 @@ pub fn labels(it: &v1::Call) -> Vec<&str> {
 pub fn action(world: &Compiler<'_>, told: &Told<'_>, owner: (&str, &str), it: &v1::Call, names: &Names<'_>) -> Option<Action> {
     match &it.target {
         Some(v1::call::Target::Pipeline(it)) => pipeline(world, told, owner, it, names).map(|it| Action::Pipeline(Box::new(it))),
-        _ => calls::action(world, told, it, names),
+        _ => targets::action(world, told, it, names),
     }
 }
 
@@ -165,7 +165,7 @@ fn alone(
         None => *names,
     };
     let call = it.call.as_ref()?;
-    let step = calls::step(world, told, place, call, &names);
+    let step = targets::step(world, told, place, call, &names);
     let timeout = told.duration(&format!("{place}/timeout"), call.timeout.as_deref());
     let on_error = on_error(told, &format!("{place}/on_error"), it.on_error.as_ref(), it.for_each.is_some());
     let max_answer = told.size(&format!("{place}/max_answer"), it.max_answer.as_deref()).unwrap_or(MAX_ANSWER);

@@ -69,9 +69,12 @@ pub fn api(
         parts.number(presets.get(name).copied().unwrap_or(0));
     }
     for call in it.proxy.as_deref().into_iter().flat_map(calls::every) {
-        if let Some(v1::call::Target::Http(http)) = &call.target
-            && let Some(found) = world.upstreams.get(http.upstream.as_str())
-        {
+        let upstream = match &call.target {
+            Some(v1::call::Target::Http(it)) => it.upstream.as_str(),
+            Some(v1::call::Target::Grpc(it)) => it.upstream.as_str(),
+            _ => continue,
+        };
+        if let Some(found) = world.upstreams.get(upstream) {
             // By identity: another object with the same definition is another upstream.
             parts.number(found.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize as u128));
         }

@@ -8,7 +8,7 @@ use schemas::{nearest, tree::escape, units, v1};
 use super::{told::Told, world::Compiler};
 use crate::{
     http1::client::{Timeouts, permits::Limits},
-    proxy::{Proxy, http::Http},
+    proxy::Proxy,
     registry::fixed::{self, Listed},
     strategy,
     upstream::{
@@ -26,8 +26,8 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
     if it.tls.is_some() {
         told.not_built("/tls", "TLS to backends");
     }
-    if let Some(protocol) = it.protocol.as_deref().filter(|it| *it != "http1") {
-        told.not_built("/protocol", &format!("the protocol {protocol}"));
+    if it.protocol() == "auto" {
+        told.not_built("/protocol", "the protocol auto");
     }
     if it.breaker.is_some() {
         told.not_built("/breaker", "the breaker");
@@ -57,7 +57,17 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
     if told.has_errors() {
         return None;
     }
-    Some(build(world, &it.name, digest, world.former_upstream(&it.name), (balance, care), listed, limits, timeouts))
+    Some(build(
+        world,
+        &it.name,
+        digest,
+        world.former_upstream(&it.name),
+        (balance, care),
+        listed,
+        limits,
+        timeouts,
+        it.protocol() == "http2",
+    ))
 }
 
 /// An upstream that a call gives as a URL of a single host.
@@ -72,6 +82,7 @@ pub fn of_url(world: &Compiler<'_>, authority: &Authority, digest: u128) -> Arc<
         listed,
         Limits::default(),
         Timeouts { stream_idle: world.limits.stream.idle.get(), ..Timeouts::default() },
+        false,
     )
 }
 
@@ -85,6 +96,7 @@ fn build(
     listed: Vec<Listed>,
     limits: Limits,
     timeouts: Timeouts,
+    prefers_http2: bool,
 ) -> Arc<Upstream> {
     let (log, upstream, egress) = (world.log.clone(), name.to_owned(), world.egress.clone());
     let tell = move |message: &str| log.warn("upstream", format_args!("{message}"), &[("upstream", &upstream)]);
@@ -95,7 +107,7 @@ fn build(
     }
     let former = former.map(Upstream::nodes).unwrap_or_default();
     let nodes = fixed::follow(listed, &former, world.background, move |at| egress.allows(at), tell);
-    let proxy = Proxy::Http(Http::new(limits, timeouts, world.threads));
+    let proxy = Proxy::new(limits, timeouts, world.threads, prefers_http2);
     let it = Upstream::new(name, digest, balance, nodes, proxy, world.metrics.upstream_metrics(name), care);
     if let Some(background) = world.background {
         it.follow(background);

@@ -11,7 +11,12 @@ use http::uri::Authority;
 use schemas::{Broken, Definition, Document, Kind, v1};
 use tokio::runtime::Handle;
 
-use super::{app_book::AppBook, egress::Egress, states::StateKeeper};
+use super::{
+    app_book::AppBook,
+    descriptors::{self, Pools},
+    egress::Egress,
+    states::StateKeeper,
+};
 use crate::{
     settings::{
         limits::Limits,
@@ -113,6 +118,7 @@ pub struct Compiler<'a> {
     pub(super) policy: &'a SecretsPolicy,
     pub(super) root: &'a std::path::Path,
     pub(super) without_secrets: bool,
+    pub(super) pools: Mutex<Pools>,
     pub(super) urls: Mutex<HashMap<Authority, Arc<Upstream>>>,
     former: Former<'a>,
     /// Makes the upstream of a URL's host.
@@ -154,6 +160,7 @@ impl<'a> Compiler<'a> {
             policy: &shop.policy,
             root: &shop.root,
             without_secrets: shop.without_secrets,
+            pools: Mutex::default(),
             urls: Mutex::default(),
             former,
             make_url,
@@ -197,6 +204,13 @@ impl<'a> Compiler<'a> {
         }
         let it = self.policy.resolve(&Secret::Env(name.to_owned()))?;
         String::from_utf8(it.reveal().to_vec()).map_err(|_| format!("`{name}` is not UTF-8"))
+    }
+
+    /// The descriptors of a file, read once in a compilation; `text` where it is a `.proto`.
+    pub fn descriptors(&self, file: &str, text: bool) -> Result<prost_reflect::DescriptorPool, String> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || self.file(file).and_then(|bytes| descriptors::read(self.root, file, &bytes, text));
+        pools.entry(file.into()).or_insert_with(read).clone()
     }
 
     /// The content of a file that a definition names: relative to the folder of the settings, and inside of it after all links.

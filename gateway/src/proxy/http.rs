@@ -4,13 +4,12 @@ use std::{
     collections::HashMap,
     rc::Rc,
     sync::{Arc, RwLock, Weak},
-    time::Instant,
 };
 
 use contract::{Body, discovery::Node, exchange::Early, exchange::Upgrade, local::Local};
 use http::{HeaderMap, Response, StatusCode, header::UPGRADE};
 
-use super::message::{Failed, Request};
+use super::message::{Failed, Request, Time};
 use crate::http1::client::{
     self, Call, Timeouts,
     permits::{Limits, Permits},
@@ -27,15 +26,6 @@ pub struct Http {
     threads: usize,
     /// By the node's address in memory; as long as the node lives.
     permits: RwLock<ByAddress<(Weak<Node>, Arc<Permits>)>>,
-}
-
-/// How long one call may take.
-#[derive(Clone, Copy)]
-pub struct Time {
-    /// When the answer's head must be there.
-    pub head: Instant,
-    /// When the answer's last byte must be there; none for what streams without end.
-    pub body: Option<Instant>,
 }
 
 /// This thread's pools, by the node's permits.
@@ -101,7 +91,7 @@ impl Http {
         time: Time,
     ) -> Result<Response<Body>, Box<Failed>> {
         let pool = self.pool(local, node);
-        let Request { method, target, host, mut headers, body, upgrade } = request;
+        let Request { method, target, host, mut headers, body, upgrade, spoken } = request;
         let (protocol, bytes) = match upgrade {
             Some(Upgrade { protocol, bytes }) => {
                 headers.get_or_insert_with(|| received.clone()).insert(UPGRADE, protocol.clone());
@@ -132,7 +122,7 @@ impl Http {
             let left = it.body.take().map(|body| {
                 let upgrade = it.upgrade.take().zip(protocol).map(|(bytes, protocol)| Upgrade { protocol, bytes: bytes.0 });
                 let (method, host) = spare;
-                Request { method, target, host, headers, body, upgrade }
+                Request { method, target, host, headers, body, upgrade, spoken }
             });
             let error = it.request_body.is_none().then_some(it.error);
             let sent = it.sent;

@@ -1,6 +1,19 @@
 //! What is handed to a backend, and what comes back when there is no answer.
+use std::time::Instant;
+
 use contract::{Body, CallError, Problem, exchange::Upgrade};
 use http::{HeaderMap, HeaderValue, Method};
+
+use super::grpc::method::Ask;
+
+/// How long one call may take.
+#[derive(Clone, Copy)]
+pub struct Time {
+    /// When the answer's head must be there.
+    pub head: Instant,
+    /// When the answer's last byte must be there; none for what streams without end.
+    pub body: Option<Instant>,
+}
 
 /// Why an attempt gave no answer, and what is left for another.
 pub struct Failed {
@@ -23,6 +36,16 @@ pub struct Request {
     pub headers: Option<HeaderMap>,
     pub body: Body,
     pub upgrade: Option<Upgrade>,
+    /// What is spoken to the backend, where it is not what its upstream says.
+    pub spoken: Option<Spoken>,
+}
+
+/// What a call speaks, whatever else its upstream speaks.
+#[derive(Clone)]
+pub enum Spoken {
+    Http2,
+    /// The body is one framed message.
+    Grpc(Box<Ask>),
 }
 
 impl Request {
@@ -38,6 +61,7 @@ impl Request {
             headers: self.headers.clone(),
             body: self.body.copy()?,
             upgrade: None,
+            spoken: self.spoken.clone(),
         })
     }
 }

@@ -12,10 +12,13 @@ use contract::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use super::respond::{Content, failed};
+use super::{
+    grpc::Shape,
+    respond::{Content, failed},
+};
 use crate::{
     pipeline::given::Given,
-    proxy::{http::Time, message::Request},
+    proxy::message::{Request, Spoken, Time},
     upstream::{Host, Upstream, retry::Rules},
 };
 
@@ -39,6 +42,17 @@ pub struct Call {
     pub send: Option<Box<Send>>,
     /// What its end means, and when it is made again.
     pub rules: Rules,
+    pub protocol: Protocol,
+}
+
+/// What a call speaks. A closed set.
+pub enum Protocol {
+    /// HTTP, in the version that the upstream says.
+    Http,
+    /// HTTP/2 whatever the upstream says: gRPC that passes through.
+    Http2,
+    /// JSON to the client, gRPC to the backend.
+    Grpc(Box<Shape>),
 }
 
 /// What of the request is changed on its way.
@@ -143,7 +157,10 @@ impl Call {
     }
 
     fn request(&self, ex: &mut Exchange) -> Result<Request, Box<Problem>> {
-        let target = self.target(ex)?;
+        let target = match &self.protocol {
+            Protocol::Grpc(it) => it.method.path.as_bytes().to_vec(),
+            _ => self.target(ex)?,
+        };
         let method = self.method.clone().unwrap_or_else(|| ex.head.method.clone());
         let host = host(ex);
         let (headers, content) = match &self.send {
@@ -151,12 +168,21 @@ impl Call {
             Some(it) => it.apply(ex).map(|(headers, content)| (Some(headers), content))?,
         };
         let upgrade = ex.upgrade.take_if(|it| self.allows(&it.protocol));
+        let (content, message) = match &self.protocol {
+            Protocol::Grpc(it) => (None, Some(it.message(ex, content)?)),
+            _ => (content, None),
+        };
         let body = match content {
             Some(it) => it,
             None if self.send.as_ref().is_some_and(|it| !it.keeps.body) => Body::Empty,
             None => hand_on(ex),
         };
-        Ok(Request { method, target, host, headers, body, upgrade })
+        let (body, spoken) = match &self.protocol {
+            Protocol::Http => (body, None),
+            Protocol::Http2 => (body, Some(Spoken::Http2)),
+            Protocol::Grpc(it) => (Body::Full(message.unwrap_or_default()), Some(Spoken::Grpc(Box::new(it.ask(ex))))),
+        };
+        Ok(Request { method, target, host, headers, body, upgrade, spoken })
     }
 
     fn allows(&self, protocol: &HeaderValue) -> bool {
