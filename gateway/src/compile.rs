@@ -5,7 +5,7 @@ mod apps;
 mod calls;
 mod conflict;
 mod deeper;
-mod descriptors;
+pub mod descriptors;
 pub mod egress;
 mod grpc;
 mod judge;

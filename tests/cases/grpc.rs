@@ -313,3 +313,91 @@ async fn the_example_answers_as_it_says() {
     let changes = gateway.get("/v1/profiles/a1/changes").await.is(200);
     assert_eq!((changes.header("content-type"), changes.text().lines().count()), (Some("application/x-ndjson"), 2));
 }
+
+const RULES: &str = "kind: Upstream\nname: lab\nnodes: [{address: \"$1\"}]\n---
+kind: Api\ninfo: {name: rules}\ninbound: {match: \"/rules/{rest...}\"}
+proxy: {grpc: {upstream: lab, http_rules: true, descriptors: {file: lab.binpb}}, send: {headers: {x-added: \"yes\"}}}\n";
+
+#[tokio::test]
+async fn rules_say_which_method_is_called_and_with_what() {
+    let peer = Grpcio::start();
+    let setup = Gateway::with(&RULES.replace("$1", &peer.proto));
+    setup.folder().write_bytes("lab.binpb", &peer.descriptors);
+    let gateway = setup.start().await;
+    for (start, body, field, want) in [
+        (
+            "GET /rules/users/a%2Fb?n=3&xs=1&xs=2&item.count=9&color=RED&took=1.5s&maybe=m&mask=userId&b=aGk",
+            "",
+            "",
+            json!({
+                "userId": "a/b", "n": 3, "xs": [1, 2], "item": {"name": "", "count": "9"}, "color": "RED", "took": "1.500s", "maybe": "m",
+                "mask": "userId", "b": "aGk=",
+            }),
+        ),
+        ("GET /rules/users/me?userId=other", "", "userId", json!("other")),
+        ("GET /rules/users/ada?user_id=forged", "", "userId", json!("ada")),
+        ("GET /rules/items/shelves/1/books/a%2Fb", "", "item", json!({"name": "shelves/1/books/a%2Fb", "count": "0"})),
+        ("GET /rules/rest/a/b/c", "", "userId", json!("a/b/c")),
+        ("POST /rules/users/ada:touch?n=9", r#"{"user_id":"forged","n":1}"#, "", json!({"userId": "ada", "n": 1})),
+        (
+            "PUT /rules/users/ada?n=4",
+            r#"{"name":"i","count":"5"}"#,
+            "",
+            json!({"userId": "ada", "n": 4, "item": {"name": "i", "count": "5"}}),
+        ),
+        ("POST /rules/users/ada/xs", "[1,2,3]", "xs", json!([1, 2, 3])),
+        ("PURGE /rules/users/ada", "", "userId", json!("ada")),
+    ] {
+        let answer = gateway.ask(start, &[JSON], body).await.is(200).json();
+        assert!(answer["metadata"].to_string().contains("x-added=yes"), "{answer}");
+        let got = &answer["got"];
+        match (field, want.as_object()) {
+            ("", Some(all)) => all.iter().for_each(|(name, value)| assert_eq!(&got[name], value, "{start}: {got}")),
+            (field, _) => assert_eq!(got[field], want, "{start}: {got}"),
+        }
+    }
+    // Only a field of the answer.
+    let got = gateway.get("/rules/users/ada/got?n=5").await.is(200).json();
+    assert_eq!((&got["userId"], &got["n"], got.get("metadata")), (&json!("ada"), &json!(5), None));
+    assert_eq!(gateway.get("/rules/lists/3").await.is(200).text().lines().count(), 3);
+    let echo = gateway.ask("POST /rules/echo", &["content-type: image/png"], "\u{1}bytes").await.is(200);
+    assert_eq!((echo.header("content-type"), echo.text().as_str()), (Some("image/png"), "\u{1}bytes"));
+    for (start, body, status, word) in [
+        ("GET /rules/users/ada?n=x", "", 400, "the parameter `n` must be a whole number of 32 bits"),
+        ("GET /rules/users/ada?ok=1", "", 400, "true or false"),
+        ("GET /rules/users/ada?color=GREEN", "", 400, "one of COLOR_UNSPECIFIED, BLUE, RED"),
+        ("GET /rules/users/ada?nope=1", "", 400, "there is no parameter `nope`"),
+        ("GET /rules/users/ada?item=1", "", 400, "a Item"),
+        ("GET /rules/lists/many", "", 400, "the parameter `answers`"),
+        ("GET /rules/nowhere", "", 404, "no such API"),
+        ("DELETE /rules/users/ada", "", 405, "not allowed"),
+        ("PUT /rules/users/ada", "[]", 400, "Item"),
+    ] {
+        let answer = gateway.ask(start, &[JSON], body).await.is(status);
+        assert!(answer.json()["message"].as_str().is_some_and(|it| it.contains(word)), "{start}: {}", answer.text());
+        assert_eq!(answer.header("allow"), (status == 405).then_some("GET, PURGE, PUT"));
+    }
+    gateway.ask("POST /rules/users/ada:touch", &["content-type: text/plain"], "x").await.is(415);
+}
+
+#[tokio::test]
+async fn rules_that_cannot_be_served_are_told_at_load() {
+    for (from, to, word) in [
+        ("{user_id}:touch", "{nope}:touch", "has no field `nope`"),
+        ("{user_id}:touch", "{xs}:touch", "no single value"),
+        ("{user_id}:touch", "{user_id:touch", "a brace is not closed"),
+        ("body: \"item\"", "body: \"itm\"", "has no field `itm`"),
+        ("response_body: \"got\"", "response_body: \"gott\"", "has no field `gott`"),
+        ("service Rules", "service Others", ""),
+    ] {
+        let text = RULES.replace("$1", "127.0.0.1:1").replace("{file: lab.binpb}", "{proto: lab.proto}");
+        let proto = lab_proto();
+        assert!(proto.contains(from), "{from}");
+        let started = Gateway::with(&text).file("lab.proto", &proto.replacen(from, to, 1)).try_start().await;
+        match (word, started) {
+            ("", Ok(_)) => (),
+            (_, Ok(_)) => panic!("{to} is served"),
+            (_, Err(why)) => assert!(why.contains(word) && why.contains("bad-rule") && !word.is_empty(), "{to}: {why}"),
+        }
+    }
+}

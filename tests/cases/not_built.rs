@@ -21,7 +21,7 @@ async fn check(upstream: &str, api: &str, proxy: &str, missing: &str) {
 #[tokio::test]
 async fn targets() {
     for (proxy, missing) in [
-        ("{grpc: {upstream: u, http_rules: true, descriptors: {file: a.binpb}}}", "serving every `google.api.http` rule"),
+        ("{grpc: {upstream: u, http_rules: true, descriptors: {reflection: true}}}", "server reflection"),
         ("{grpc: {upstream: u, method: a.B/C, codec: proto, descriptors: {reflection: true}}}", "server reflection"),
         ("{trpc: {upstream: u, callee: a.b, func: /a/b}}", "`trpc`"),
         ("{custom: {upstream: u, codec: a.lua}}", "`custom`"),

@@ -94,7 +94,7 @@ def methods(codec):
 
     unary = grpc.unary_unary_rpc_method_handler(get, codec.read, codec.write)
     stream = grpc.unary_stream_rpc_method_handler(listed, codec.read, codec.write)
-    return grpc.method_handlers_generic_handler("lab.v1.Lab", {"Get": unary, "List": stream})
+    return grpc.method_handlers_generic_handler("lab.v1.Lab", {"Get": unary, "List": stream}), unary, stream
 
 
 def profiles():
@@ -119,7 +119,11 @@ def profiles():
 servers, ports = [], []
 for codec in (Proto, Json):
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=64), options=(("grpc.so_reuseport", 0),))
-    server.add_generic_rpc_handlers((methods(codec), profiles()) if codec is Proto else (methods(codec),))
+    lab, unary, stream = methods(codec)
+    # Bytes as they are: a google.api.HttpBody is read and written by the gateway.
+    echo = grpc.unary_unary_rpc_method_handler(lambda request, context: request, None, None)
+    rules = grpc.method_handlers_generic_handler("lab.v1.Rules", {"Get": unary, "List": stream, "Echo": echo})
+    server.add_generic_rpc_handlers((lab, rules, profiles()) if codec is Proto else (lab,))
     ports.append(server.add_insecure_port("127.0.0.1:0"))
     server.start()
     servers.append(server)

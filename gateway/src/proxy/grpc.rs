@@ -1,7 +1,10 @@
 //! gRPC to a backend, JSON to the client (gRPC over HTTP2, PROTOCOL-HTTP2.md).
 mod messages;
 pub mod method;
+pub mod rules;
 mod status;
+pub mod template;
+mod text;
 
 use std::{
     sync::Arc,
@@ -107,9 +110,10 @@ async fn read(answer: Response<Body>, ask: &Ask, time: Time) -> Result<Response<
         (None, None) => Err(no_status()),
         (None, Some(status)) if status.code != 0 => Ok(failed(parts, &status, ask)),
         (None, Some(_)) => {
-            let json = ask.method.decode(first).map_err(|why| Problem::call(CallError::Protocol, "upstream_grpc_message").because(why))?;
-            parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            Ok(Response::from_parts(parts, Body::Full(json)))
+            let (body, media) =
+                ask.method.decode(first).map_err(|why| Problem::call(CallError::Protocol, "upstream_grpc_message").because(why))?;
+            parts.headers.insert(header::CONTENT_TYPE, media.unwrap_or(HeaderValue::from_static("application/json")));
+            Ok(Response::from_parts(parts, Body::Full(body)))
         }
     }
 }

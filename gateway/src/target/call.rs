@@ -4,6 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use contract::{
     Body, Exchange, Outcome, Problem,
     expression::{RenderError, Scope, Template},
@@ -157,31 +158,29 @@ impl Call {
     }
 
     fn request(&self, ex: &mut Exchange) -> Result<Request, Box<Problem>> {
-        let target = match &self.protocol {
-            Protocol::Grpc(it) => it.method.path.as_bytes().to_vec(),
-            _ => self.target(ex)?,
-        };
         let method = self.method.clone().unwrap_or_else(|| ex.head.method.clone());
         let host = host(ex);
         let (headers, content) = match &self.send {
             None => (None, None),
             Some(it) => it.apply(ex).map(|(headers, content)| (Some(headers), content))?,
         };
-        let upgrade = ex.upgrade.take_if(|it| self.allows(&it.protocol));
-        let (content, message) = match &self.protocol {
-            Protocol::Grpc(it) => (None, Some(it.message(ex, content)?)),
-            _ => (content, None),
-        };
+        if let Protocol::Grpc(it) = &self.protocol {
+            let keeps = self.send.as_ref().is_none_or(|it| it.keeps.body);
+            let content = content.or_else(|| (!keeps).then(|| Body::Full(Bytes::from_static(b"{}"))));
+            let (ask, message) = it.call(ex, content)?;
+            let target = ask.method.path.as_bytes().to_vec();
+            let spoken = Some(Spoken::Grpc(Box::new(ask)));
+            return Ok(Request { method: Method::POST, target, host, headers, body: Body::Full(message), upgrade: None, spoken });
+        }
+        // Made before the body goes: an expression of the path may look into it.
+        let target = self.target(ex)?;
         let body = match content {
             Some(it) => it,
             None if self.send.as_ref().is_some_and(|it| !it.keeps.body) => Body::Empty,
             None => hand_on(ex),
         };
-        let (body, spoken) = match &self.protocol {
-            Protocol::Http => (body, None),
-            Protocol::Http2 => (body, Some(Spoken::Http2)),
-            Protocol::Grpc(it) => (Body::Full(message.unwrap_or_default()), Some(Spoken::Grpc(Box::new(it.ask(ex))))),
-        };
+        let upgrade = ex.upgrade.take_if(|it| self.allows(&it.protocol));
+        let spoken = matches!(self.protocol, Protocol::Http2).then_some(Spoken::Http2);
         Ok(Request { method, target, host, headers, body, upgrade, spoken })
     }
 
@@ -371,13 +370,10 @@ impl Send {
         }
         match text.is_empty() {
             true => drop(headers.remove(header::COOKIE)),
-            false => drop(
-                headers.insert(
-                    header::COOKIE,
-                    HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
-                        .map_err(|_| failed(RenderError::ControlInHeader, "send.cookies"))?,
-                ),
-            ),
+            false => drop(headers.insert(
+                header::COOKIE,
+                HeaderValue::from_maybe_shared(Bytes::from(text)).map_err(|_| failed(RenderError::ControlInHeader, "send.cookies"))?,
+            )),
         }
         Ok(())
     }

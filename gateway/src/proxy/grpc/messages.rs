@@ -146,7 +146,7 @@ impl HttpBody for Written {
         };
         let data = match next {
             Ok(Some(message)) => match me.method.decode(message) {
-                Ok(json) => me.one(&json),
+                Ok((json, _)) => me.one(&json),
                 Err(why) => me.broken(&Problem::call(CallError::Protocol, "upstream_grpc_message").because(why)),
             },
             Ok(None) => match me.messages.status.take() {
