@@ -456,6 +456,7 @@ async fn free<T: Send + 'static>(mut gone: mpsc::UnboundedReceiver<T>, workers: 
             worker.run_local(|local| async move {
                 crate::proxy::http::sweep(&local);
                 crate::proxy::http2::sweep(&local);
+                crate::proxy::trpc::sweep(&local);
             });
         }
     }

@@ -19,6 +19,7 @@ mod secrets;
 mod states;
 mod targets;
 mod told;
+mod trpc;
 mod upstreams;
 mod validate;
 pub mod world;

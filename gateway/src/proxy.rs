@@ -3,6 +3,7 @@ pub mod grpc;
 pub mod http;
 pub mod http2;
 pub mod message;
+pub mod trpc;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::http1::client::{Timeouts, permits::Limits};
 pub struct Proxy {
     http: http::Http,
     http2: http2::Http2,
+    trpc: trpc::Trpc,
     /// Calls of plain HTTP go over HTTP/2.
     prefers_http2: bool,
 }
@@ -23,7 +25,12 @@ pub struct Proxy {
 impl Proxy {
     /// `threads` workers share the limits of `limits`.
     pub fn new(limits: Limits, timeouts: Timeouts, threads: usize, prefers_http2: bool) -> Self {
-        Self { http: http::Http::new(limits, timeouts, threads), http2: http2::Http2::new(timeouts), prefers_http2 }
+        Self {
+            http: http::Http::new(limits, timeouts, threads),
+            http2: http2::Http2::new(timeouts),
+            trpc: trpc::Trpc::new(timeouts),
+            prefers_http2,
+        }
     }
 
     /// Sends the request to the node; `received` are the headers of a request that brings none of its own.
@@ -41,6 +48,15 @@ impl Proxy {
             // On the heap: the usual call goes without what these need.
             Some(Spoken::Grpc(ask)) => Box::pin(grpc::send(&self.http2, local, node, request, received, time, &ask)).await,
             Some(Spoken::Http2) => Box::pin(self.http2.send(local, node, request, received, time)).await,
+            Some(Spoken::Trpc(method)) => {
+                let failed = self.trpc.send(local, node, request, received, time, &method);
+                Box::pin(failed).await.map_err(|mut it| {
+                    if let Some(left) = &mut it.request {
+                        left.spoken = Some(Spoken::Trpc(method));
+                    }
+                    it
+                })
+            }
             // A protocol that a client changes to is one of HTTP/1.1.
             None if self.prefers_http2 && request.upgrade.is_none() => {
                 Box::pin(self.http2.send(local, node, request, received, time)).await

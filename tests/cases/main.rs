@@ -33,3 +33,4 @@ mod signals;
 mod soak;
 mod streaming;
 mod tls;
+mod trpc;

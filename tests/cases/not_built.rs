@@ -23,11 +23,11 @@ async fn targets() {
     for (proxy, missing) in [
         ("{grpc: {upstream: u, http_rules: true, descriptors: {reflection: true}}}", "server reflection"),
         ("{grpc: {upstream: u, method: a.B/C, codec: proto, descriptors: {reflection: true}}}", "server reflection"),
-        ("{trpc: {upstream: u, callee: a.b, func: /a/b}}", "`trpc`"),
+        ("{custom: {upstream: u, codec: b.lua}}", "`custom`"),
         ("{custom: {upstream: u, codec: a.lua}}", "`custom`"),
         ("{push: {transports: websocket}}", "`push`"),
         ("{pipeline: {stages: [{a: {http: {upstream: u}}}], merge: {lua: a.lua}}}", "a script that merges"),
-        ("{pipeline: {stages: [{a: {trpc: {upstream: u, callee: a.b, func: /a/b}}}]}}", "`trpc`"),
+        ("{pipeline: {stages: [{a: {custom: {upstream: u, codec: a.lua}}}]}}", "`custom`"),
     ] {
         check("", "", proxy, missing).await;
     }

@@ -308,7 +308,7 @@ async fn what_cannot_be_is_told_when_it_is_loaded() {
             "'x' and 'y' both write, side by side",
         ),
         (stages("{x: {for_each: {item: i, in: \"${[1]}\"}, http: {upstream: a, method: PUT}}}"), "", "'x' writes once for each item"),
-        (stages("{x: {trpc: {upstream: a, callee: a.b, func: /a/b}}}"), "", "`trpc` is known, but not built"),
+        (stages("{x: {custom: {upstream: a, codec: a.lua}}}"), "", "`custom` is known, but not built"),
         ("{deadline: 0s, stages: [{x: {http: {upstream: a}}}]}".to_owned(), "", "no time at all"),
         ("{stages: [{x: {http: {upstream: a}}}], merge: {lua: a.lua}}".to_owned(), "", "a script that merges is known, but not built"),
     ] {

@@ -11,5 +11,6 @@ pub mod http2;
 pub mod message;
 pub mod peer;
 pub mod tls;
+pub mod trpc;
 pub mod websocket;
 pub mod wire;

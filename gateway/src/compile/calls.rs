@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use contract::expression::{Context, Names, Template};
 use http::{HeaderValue, Method, StatusCode, Uri, uri::Authority};
-use schemas::{tree::escape, v1};
+use schemas::{Definition, tree::escape, v1};
 
 use super::{retry, told::Told, upstreams, world::Compiler};
 use crate::{
@@ -23,6 +23,13 @@ pub fn every(it: &v1::Call) -> Box<dyn Iterator<Item = &v1::Call> + '_> {
         Some(v1::call::Target::Pipeline(it)) => Box::new(it.stages.iter().flat_map(|it| &it.tasks).filter_map(|it| it.call.as_ref())),
         _ => Box::new(std::iter::once(it)),
     }
+}
+
+/// The parameters that become fields: those of headers and cookies do not.
+pub fn fields(told: &Told<'_>) -> Box<[Box<str>]> {
+    let Definition::Api(api) = &told.document.message else { return Box::default() };
+    let params = api.inbound.iter().flat_map(|it| &it.params);
+    params.filter(|it| matches!(it.r#in.as_str(), "path" | "query" | "form")).map(|it| it.name.as_str().into()).collect()
 }
 
 /// One call over HTTP, written at `place` under the key `kind`: `/proxy`, or the place of a pipeline's task.

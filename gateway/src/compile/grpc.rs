@@ -4,7 +4,7 @@ use std::sync::Arc;
 use contract::expression::Names;
 use http::Method;
 use prost_reflect::DescriptorPool;
-use schemas::{Definition, v1};
+use schemas::v1;
 
 use super::{calls, told::Told, world::Compiler};
 use crate::{
@@ -52,7 +52,7 @@ pub fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, g
         // The message is made of the request's body.
         told.reads.set(told.reads.get().and_body());
     }
-    call.protocol = Protocol::Grpc(Box::new(Shape::Method(method, if alone { fields(told) } else { Box::default() })));
+    call.protocol = Protocol::Grpc(Box::new(Shape::Method(method, if alone { calls::fields(told) } else { Box::default() })));
     Some(call)
 }
 
@@ -87,13 +87,6 @@ fn rules(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, grpc
     told.reads.set(told.reads.get().and_body());
     call.protocol = Protocol::Grpc(Box::new(Shape::Rules(Arc::new(rules))));
     Some(call)
-}
-
-/// The parameters that become fields: those of headers and cookies do not.
-fn fields(told: &Told<'_>) -> Box<[Box<str>]> {
-    let Definition::Api(api) = &told.document.message else { return Box::default() };
-    let params = api.inbound.iter().flat_map(|it| &it.params);
-    params.filter(|it| matches!(it.r#in.as_str(), "path" | "query" | "form")).map(|it| it.name.as_str().into()).collect()
 }
 
 /// The descriptors, and the key that they stand under.

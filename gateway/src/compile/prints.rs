@@ -72,6 +72,7 @@ pub fn api(
         let upstream = match &call.target {
             Some(v1::call::Target::Http(it)) => it.upstream.as_str(),
             Some(v1::call::Target::Grpc(it)) => it.upstream.as_str(),
+            Some(v1::call::Target::Trpc(it)) => it.upstream.as_str(),
             _ => continue,
         };
         if let Some(found) = world.upstreams.get(upstream) {

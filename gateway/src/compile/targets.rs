@@ -7,6 +7,7 @@ use super::{
     calls::{PROXY, call, redirect, respond},
     grpc,
     told::Told,
+    trpc,
     world::Compiler,
 };
 use crate::target::{
@@ -24,9 +25,9 @@ pub fn action(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Call, names: &Name
         Target::Grpc(grpc) => grpc::call(world, told, PROXY, it, grpc, names).map(|it| Action::Call(Box::new(it))),
         Target::Respond(it) => respond(told, PROXY, it, names).map(|it| Action::Respond(Box::new(it))),
         Target::Redirect(it) => redirect(told, it, names).map(|it| Action::Redirect(Box::new(it))),
+        Target::Trpc(trpc) => trpc::call(world, told, PROXY, it, trpc, names).map(|it| Action::Call(Box::new(it))),
         other => {
             let name = match other {
-                Target::Trpc(_) => "trpc",
                 Target::Custom(_) => "custom",
                 _ => "push",
             };
@@ -42,8 +43,9 @@ pub fn step(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, n
     beside(told, place, it);
     let target = it.target.as_ref()?;
     match target {
-        Target::Http(_) | Target::Grpc(_) => {
+        Target::Http(_) | Target::Grpc(_) | Target::Trpc(_) => {
             let mut call = match target {
+                Target::Trpc(trpc) => trpc::call(world, told, place, it, trpc, names)?,
                 Target::Grpc(grpc) => grpc::call(world, told, place, it, grpc, names)?,
                 Target::Http(http) => call(world, told, place, "http", it, http, names)?,
                 _ => return None,
@@ -60,12 +62,8 @@ pub fn step(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, n
             Some(Step::Call(Box::new(call)))
         }
         Target::Respond(it) => respond(told, place, it, names).map(|it| Step::Respond(Box::new(it))),
-        other => {
-            let name = match other {
-                Target::Trpc(_) => "trpc",
-                _ => "custom",
-            };
-            told.not_built(&format!("{place}/{name}"), &format!("`{name}`"));
+        _ => {
+            told.not_built(&format!("{place}/custom"), "`custom`");
             None
         }
     }

@@ -1,10 +1,10 @@
 //! What is handed to a backend, and what comes back when there is no answer.
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use contract::{Body, CallError, Problem, exchange::Upgrade};
 use http::{HeaderMap, HeaderValue, Method};
 
-use super::grpc::method::Ask;
+use super::{grpc::method::Ask, trpc::method as trpc};
 
 /// How long one call may take.
 #[derive(Clone, Copy)]
@@ -46,6 +46,8 @@ pub enum Spoken {
     Http2,
     /// The body is one framed message.
     Grpc(Box<Ask>),
+    /// The body is one JSON document.
+    Trpc(Arc<trpc::Method>),
 }
 
 impl Request {

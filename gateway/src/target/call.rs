@@ -14,12 +14,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use super::{
-    grpc::Shape,
+    grpc::{self, Shape},
     respond::{Content, failed},
 };
 use crate::{
     pipeline::given::Given,
-    proxy::message::{Request, Spoken, Time},
+    proxy::{
+        message::{Request, Spoken, Time},
+        trpc::method as trpc,
+    },
     upstream::{Host, Upstream, retry::Rules},
 };
 
@@ -54,6 +57,8 @@ pub enum Protocol {
     Http2,
     /// JSON to the client, gRPC to the backend.
     Grpc(Box<Shape>),
+    /// JSON to the client, tRPC to the backend; declared parameters of path, query and form are fields of the message.
+    Trpc(Arc<trpc::Method>, Box<[Box<str>]>),
 }
 
 /// What of the request is changed on its way.
@@ -171,6 +176,24 @@ impl Call {
             let target = ask.method.path.as_bytes().to_vec();
             let spoken = Some(Spoken::Grpc(Box::new(ask)));
             return Ok(Request { method: Method::POST, target, host, headers, body: Body::Full(message), upgrade: None, spoken });
+        }
+        if let Protocol::Trpc(it, fields) = &self.protocol {
+            let message = match content {
+                Some(Body::Full(json)) => json,
+                Some(Body::Json(json)) => json.to_bytes(),
+                _ if self.send.as_ref().is_some_and(|it| !it.keeps.body) => Bytes::from_static(b"{}"),
+                _ => grpc::gather(ex, fields)?.into(),
+            };
+            let spoken = Some(Spoken::Trpc(it.clone()));
+            return Ok(Request {
+                method: Method::POST,
+                target: Vec::new(),
+                host,
+                headers,
+                body: Body::Full(message),
+                upgrade: None,
+                spoken,
+            });
         }
         // Made before the body goes: an expression of the path may look into it.
         let target = self.target(ex)?;

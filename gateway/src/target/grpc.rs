@@ -71,7 +71,7 @@ fn ask(ex: &Exchange, method: Arc<Method>) -> Ask {
     Ask { method, several }
 }
 
-fn gather(ex: &Exchange, fields: &[Box<str>]) -> Result<Vec<u8>, Box<Problem>> {
+pub(super) fn gather(ex: &Exchange, fields: &[Box<str>]) -> Result<Vec<u8>, Box<Problem>> {
     let mut out = vec![b'{'];
     let mut add = |name: &str, write: &mut dyn FnMut(&mut Vec<u8>)| {
         if out.len() > 1 {
