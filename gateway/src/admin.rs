@@ -3,6 +3,7 @@ pub mod editor;
 pub mod openapi;
 pub mod pace;
 mod plan;
+mod upstreams;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -13,12 +14,14 @@ use std::{
     time::Instant,
 };
 
+use arc_swap::ArcSwapOption;
 use contract::{Body, Problem};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
 use self::{editor::Editor, openapi::Publisher, pace::Pace};
 use crate::{
+    compile::Snapshot,
     http1::{Handler, Incoming, Sent},
     reload::Status,
     render,
@@ -37,6 +40,8 @@ pub struct Office {
     pub version: &'static str,
     /// The OpenAPI document of what is served; none where nothing is.
     pub openapi: Option<Publisher>,
+    /// What is served.
+    pub current: Arc<ArcSwapOption<Snapshot>>,
     /// None where there are no definitions to change.
     pub editor: Option<Arc<Editor>>,
     /// How often a token may be wrong, and something be changed.
@@ -97,11 +102,19 @@ impl Clerk {
                 it.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
                 it
             }
+            "/upstreams" if self.door == Door::Admin => match self.office.current.load_full() {
+                Some(it) => {
+                    let mut it = Response::new(Body::from(upstreams::report(&it)));
+                    it.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+                    it
+                }
+                None => text(StatusCode::NOT_FOUND, "nothing is served yet\n"),
+            },
             "/openapi.json" | "/openapi.yaml" if self.door == Door::Admin => self.openapi(path.ends_with("yaml"), head.uri.query()),
             _ if self.door == Door::Status => text(StatusCode::NOT_FOUND, "there is /live, /ready, /ready?verbose and /metrics\n"),
             _ => text(
                 StatusCode::NOT_FOUND,
-                "there is /live, /ready, /ready?verbose, /metrics, /openapi.json, /openapi.yaml, /definitions, /validate, /diff, /apply, /history, /rollback/STATE and /plugins\n",
+                "there is /live, /ready, /ready?verbose, /metrics, /openapi.json, /openapi.yaml, /upstreams, /definitions, /validate, /diff, /apply, /history, /rollback/STATE and /plugins\n",
             ),
         }
     }
@@ -303,6 +316,7 @@ mod tests {
             node: "n1".into(),
             version: "0",
             openapi: None,
+            current: Arc::default(),
             editor: None,
             pace: Pace::default(),
         };

@@ -165,6 +165,7 @@ impl App {
         let history = History::new(&keep);
         let keeper = history.clone().keeper(log.clone()).map_err(other("the thread of the history cannot be started"))?;
         let mut reloader = Reloader::new(shop.clone(), folder.clone(), Some(last_good), swap).with_history(keeper);
+        let serving = current.clone();
         let editor = Editor { shop, dir: folder.clone(), changes: changes.clone(), history, status: reloader.status(), current };
         let office = Arc::new(Office {
             metrics: metrics.clone(),
@@ -174,6 +175,7 @@ impl App {
             node: loaded.node_id().into(),
             version: env!("CARGO_PKG_VERSION"),
             openapi,
+            current: serving,
             // A single file of definitions has nowhere to put another.
             editor: folder.is_dir().then(|| Arc::new(editor)),
             pace: Pace::default(),

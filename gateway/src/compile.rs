@@ -2,6 +2,7 @@
 pub mod api;
 mod app_book;
 mod apps;
+mod breaker;
 mod calls;
 mod conflict;
 mod deeper;

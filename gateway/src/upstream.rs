@@ -1,5 +1,6 @@
 //! One call to an upstream: pick a node, send, tell how it went; and once more where that is asked for and does no harm.
 pub mod balance;
+pub mod breaker;
 pub mod health;
 pub mod retry;
 
@@ -15,7 +16,7 @@ use contract::{
     discovery::{Node, Nodes, Tried},
     scope::{is_json, media_type},
 };
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
 use tokio::{
     runtime::Handle,
@@ -26,6 +27,7 @@ use tokio::{
 
 use self::{
     balance::{Balance, Candidates},
+    breaker::{Breaker, Permit, Refused},
     health::{Active, Health, NodeHealth, Passive, Standing},
     retry::{Budget, Ended, Retry, Rules},
 };
@@ -68,6 +70,7 @@ pub struct Care {
     pub health: Arc<Health>,
     pub passive: Option<Passive>,
     pub active: Option<Active>,
+    pub breaker: Option<Breaker>,
     /// Hears of nodes that are spared, and of those that come back.
     pub tell: Option<Tell>,
 }
@@ -106,6 +109,9 @@ pub enum Host {
     Node,
     Text(HeaderValue),
 }
+
+/// A node, and its breaker's leave to call it where it has one.
+type Picked = (Arc<Node>, Option<Permit>);
 
 /// One attempt, when it is over.
 struct Attempt {
@@ -169,6 +175,9 @@ impl Upstream {
     }
 
     fn take_in(&self, nodes: Nodes) {
+        if let Some(it) = &self.care.breaker {
+            it.keep(&nodes);
+        }
         self.members.store(Arc::new(Members::new(&self.balance, &self.care, nodes, &self.metrics)));
     }
 
@@ -191,9 +200,21 @@ impl Upstream {
         self.nodes.borrow().clone()
     }
 
+    /// Its nodes, and how they stand.
+    pub fn standings(&self) -> Vec<(Arc<Node>, Standing)> {
+        let (members, now) = (self.members.load(), tokio::time::Instant::now());
+        let standing = |it: &Arc<Node>| members.known.get(&(Arc::as_ptr(it) as usize))?.health.as_ref().map(|it| it.standing(now));
+        self.nodes().iter().map(|it| (it.clone(), standing(it).unwrap_or(Standing::Healthy))).collect()
+    }
+
     /// What is known of the health of its nodes.
     pub fn health(&self) -> &Arc<Health> {
         &self.care.health
+    }
+
+    /// What refuses calls to spare its nodes.
+    pub fn breaker(&self) -> Option<&Breaker> {
+        self.care.breaker.as_ref()
     }
 
     /// Some expression of its `balance` looks at the request's body.
@@ -266,7 +287,17 @@ impl Upstream {
         tried: &mut Tried,
     ) -> Attempt {
         let members = self.members.load();
-        let Some(node) = self.balance.pick(&members.candidates, ex, tried) else {
+        let picked = match &self.care.breaker {
+            None => self.balance.pick(&members.candidates, ex, tried).map(|it| (it, None)),
+            Some(breaker) => match self.pick_allowed(breaker, &members, ex, tried, &request.method, rules) {
+                Ok(it) => it,
+                Err(it) => {
+                    let outcome = Err(self.refused(it));
+                    return Attempt { outcome, class: CallOutcome::Cancelled, error: None, sent: false, request: Some(request) };
+                }
+            },
+        };
+        let Some((node, permit)) = picked else {
             let reason = if members.count == 0 { "upstream_has_no_node" } else { "upstream_has_no_healthy_node" };
             let problem = Problem::new(Kind::Unavailable, "no backend is there to answer")
                 .reason(reason)
@@ -317,6 +348,9 @@ impl Upstream {
         let class = if class == CallOutcome::Cancelled { class } else { rules.class(ex, &outcome, class) };
         measure.outcome = class;
         drop(measure);
+        if let Some(it) = permit {
+            it.end(class, took);
+        }
         self.judge(&node, known.as_deref(), class);
         let before = ex.notes.get::<Asked>();
         let (calls, whole) = before.map_or((1, took), |it| (it.calls + 1, it.took + took));
@@ -327,6 +361,57 @@ impl Upstream {
             answer.headers_mut().append(header::SET_COOKIE, cookie);
         }
         Attempt { outcome, class, error, sent, request: left }
+    }
+
+    /// A node whose breaker lets this call through; one that refuses is no candidate. `None` where there is no node at all.
+    fn pick_allowed(
+        &self,
+        breaker: &Breaker,
+        members: &Members,
+        ex: &Exchange,
+        tried: &Tried,
+        method: &Method,
+        rules: &Rules,
+    ) -> Result<Option<Picked>, Refused> {
+        let point = breaker.per.method.then(|| rules.point.clone().unwrap_or_else(|| Arc::from(&*ex.route.pattern)));
+        let criticality = breaker.criticality(ex);
+        let mut refusing = Tried::default();
+        let mut soonest: Option<Refused> = None;
+        loop {
+            let picked = self.balance.pick(&members.candidates, ex, &tried.and(&refusing));
+            // One that was tried before is better than one that refuses.
+            let picked = match picked.filter(|it| !refusing.contains(it)) {
+                None if refusing.attempts() > 0 => {
+                    self.balance.pick(&members.candidates, ex, &refusing).filter(|it| !refusing.contains(it))
+                }
+                it => it,
+            };
+            let Some(node) = picked else { return soonest.map_or(Ok(None), Err) };
+            match breaker.ask(&node, method, point.as_ref(), criticality, &self.metrics) {
+                Ok(permit) => return Ok(Some((node, Some(permit)))),
+                Err(it) => {
+                    soonest = Some(soonest.map_or(it, |before| Refused { after: before.after.min(it.after) }));
+                    // Without `node` all of them are one.
+                    if !breaker.per.node {
+                        return Err(it);
+                    }
+                    refusing.add(node);
+                }
+            }
+        }
+    }
+
+    fn refused(&self, it: Refused) -> Box<Problem> {
+        self.metrics.breaker_refused();
+        let mut problem = Problem::new(Kind::Unavailable, "the backend is not asked now, for it fails")
+            .reason("breaker_open")
+            .because(format!("the breaker of upstream '{}' refuses", self.name));
+        problem.origin = contract::Origin::Gateway;
+        problem.retry_after = Some(
+            std::time::Duration::from_secs(it.after.as_secs() + u64::from(it.after.subsec_nanos() > 0))
+                .max(std::time::Duration::from_secs(1)),
+        );
+        problem
     }
 
     /// What the end of a call says of its node.

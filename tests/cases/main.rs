@@ -4,6 +4,7 @@ mod answers;
 mod auth;
 mod balance;
 mod body;
+mod breaker;
 mod bytes;
 mod concurrency;
 mod deeper;

@@ -53,7 +53,6 @@ async fn parts_of_an_upstream() {
         ("discovery: {dns: {name: a.example.com, port: 80}}", "discovery"),
         ("tls: {}", "TLS to backends"),
         ("protocol: auto", "the protocol auto"),
-        ("breaker: {adaptive: {k: 2}}", "the breaker"),
     ] {
         check(upstream, "", "{http: {upstream: u}}", missing).await;
     }

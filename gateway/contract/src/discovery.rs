@@ -89,6 +89,11 @@ impl Tried {
         self.0.iter().any(|it| Arc::ptr_eq(it, node))
     }
 
+    /// These and those.
+    pub fn and(&self, others: &Self) -> Self {
+        Self(self.0.iter().chain(&others.0).cloned().collect())
+    }
+
     pub fn attempts(&self) -> usize {
         self.0.len()
     }

@@ -90,7 +90,8 @@ pub fn call(
         told.error(&at("/timeout"), "bad-unit", "no time at all is not enough for any call");
     }
     let send = it.send.as_ref().and_then(|it| send(told, &at("/send"), it, names)).map(Box::new);
-    let rules = retry::rules(told, place, it, names);
+    let mut rules = retry::rules(told, place, it, names);
+    rules.point = http.path.as_deref().map(Into::into);
     let (upstream, prefix, standard_host) = found?;
     let host = if http.host.is_some() { host } else { standard_host };
     if upstream.reads_body() {

@@ -47,6 +47,7 @@ pub fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, g
     let http = v1::Http { upstream: grpc.upstream.clone(), ..v1::Http::default() };
     let mut call = calls::call(world, told, place, "grpc", it, &http, names)?;
     call.method = Some(Method::POST);
+    call.rules.point = Some((*method.path).into());
     let alone = place == calls::PROXY;
     if it.send.as_ref().is_none_or(|it| it.body.is_none()) && alone {
         // The message is made of the request's body.

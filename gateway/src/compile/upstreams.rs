@@ -5,7 +5,7 @@ use contract::expression::{Context, Names, Place};
 use http::uri::Authority;
 use schemas::{nearest, tree::escape, units, v1};
 
-use super::{told::Told, world::Compiler};
+use super::{breaker::breaker, told::Told, world::Compiler};
 use crate::{
     http1::client::{Timeouts, permits::Limits},
     proxy::Proxy,
@@ -29,11 +29,9 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
     if it.protocol() == "auto" {
         told.not_built("/protocol", "the protocol auto");
     }
-    if it.breaker.is_some() {
-        told.not_built("/breaker", "the breaker");
-    }
     let balance = it.balance.as_ref().map(|it| balance(told, it)).unwrap_or_default();
-    let care = care(told, it);
+    let mut care = care(told, it);
+    care.breaker = it.breaker.as_ref().and_then(|it| breaker(told, it));
     let mut listed = Vec::new();
     for (at, node) in it.nodes.iter().enumerate() {
         listed.extend(self::node(world, told, &format!("/nodes/{at}"), node));
@@ -104,6 +102,7 @@ fn build(
     care.tell = Some(Box::new(move |message| teller(message)));
     if let Some(it) = former {
         care.health = it.health().clone();
+        care.breaker = care.breaker.map(|own| own.after(it.breaker()));
     }
     let former = former.map(Upstream::nodes).unwrap_or_default();
     let nodes = fixed::follow(listed, &former, world.background, move |at| egress.allows(at), tell);

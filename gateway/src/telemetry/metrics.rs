@@ -237,12 +237,15 @@ impl GatewayMetrics {
 
     fn write_upstreams(&self, to: &mut Exposition) {
         type Write = fn(&UpstreamFigures, &mut Exposition, &str);
-        let families: [(&str, Write); 8] = [
+        let families: [(&str, Write); 11] = [
             ("allium_upstream_requests_total", UpstreamFigures::write_requests),
             ("allium_upstream_duration_seconds", UpstreamFigures::write_duration),
             ("allium_upstream_retries_total", UpstreamFigures::write_retries),
             ("allium_upstream_retries_refused_total", UpstreamFigures::write_retries_refused),
             ("allium_upstream_ejections_total", UpstreamFigures::write_ejections),
+            ("allium_breaker_refused_total", UpstreamFigures::write_breaker_refused),
+            ("allium_breaker_opened_total", UpstreamFigures::write_breaker_opened),
+            ("allium_breaker_refusing", UpstreamFigures::write_breaker_circuits),
             ("allium_upstream_nodes", UpstreamFigures::write_standings),
             ("allium_upstream_connects_total", UpstreamFigures::write_connects),
             ("allium_upstream_connections", UpstreamFigures::write_connections),

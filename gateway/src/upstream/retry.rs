@@ -18,6 +18,8 @@ pub struct Rules {
     /// Some condition looks at the answer's body.
     pub reads_body: bool,
     pub retry: Option<Retry>,
+    /// What the call is to a breaker, beside its HTTP method: the RPC, or the path as written. The route's pattern, when left out.
+    pub point: Option<std::sync::Arc<str>>,
     /// The backend is told how long anybody waits for its answer, of each attempt anew.
     pub tells_time: bool,
 }

@@ -3,7 +3,7 @@ use super::exposition::{Exposition, Kind};
 
 /// The gateway's own families: name, help, kind. The list of the manual, too.
 #[rustfmt::skip]
-pub const OURS: [(&str, &str, Kind); 33] = [
+pub const OURS: [(&str, &str, Kind); 36] = [
     ("allium_requests_total", "Requests answered, by Api, method and status.", Kind::Counter),
     ("allium_request_duration_seconds", "From a request's head to its answer's last byte.", Kind::Histogram),
     ("allium_requests_in_flight", "Requests on their way.", Kind::Gauge),
@@ -14,6 +14,9 @@ pub const OURS: [(&str, &str, Kind); 33] = [
     ("allium_upstream_retries_total", "Calls that were repeated.", Kind::Counter),
     ("allium_upstream_retries_refused_total", "Calls that were not repeated because of the budget.", Kind::Counter),
     ("allium_upstream_ejections_total", "Nodes that were spared for a while because their calls failed.", Kind::Counter),
+    ("allium_breaker_refused_total", "Calls that were not made because a breaker refused them.", Kind::Counter),
+    ("allium_breaker_opened_total", "Circuits of breakers that opened.", Kind::Counter),
+    ("allium_breaker_refusing", "Circuits of breakers that refuse calls now, or some of them.", Kind::Gauge),
     ("allium_upstream_nodes", "Nodes of an Upstream, by state.", Kind::Gauge),
     ("allium_upstream_connects_total", "Connections made to nodes, or not made.", Kind::Counter),
     ("allium_upstream_connections", "Connections to nodes that are open.", Kind::Gauge),

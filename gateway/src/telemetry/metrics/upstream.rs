@@ -55,6 +55,10 @@ pub(super) struct UpstreamFigures {
     retries: AtomicU64,
     retries_refused: AtomicU64,
     ejections: AtomicU64,
+    breaker_refused: AtomicU64,
+    breaker_opened: AtomicU64,
+    /// Circuits that refuse some calls.
+    breaker_circuits: AtomicU64,
     /// In the order of [`STANDINGS`].
     standings: [AtomicU64; STANDINGS.len()],
     connections: AtomicU64,
@@ -82,6 +86,25 @@ impl UpstreamMetrics {
     /// A node is spared because its calls failed.
     pub fn ejected(&self) {
         self.0.ejections.fetch_add(1, Relaxed);
+    }
+
+    /// A call was not made, because a breaker refuses it.
+    pub fn breaker_refused(&self) {
+        self.0.breaker_refused.fetch_add(1, Relaxed);
+    }
+
+    /// A circuit refuses all calls from now on.
+    pub fn breaker_opened(&self) {
+        self.0.breaker_opened.fetch_add(1, Relaxed);
+    }
+
+    /// Whether a circuit refused some calls, and whether it does now.
+    pub fn breaker_stands(&self, before: bool, now: bool) {
+        match (before, now) {
+            (false, true) => _ = self.0.breaker_circuits.fetch_add(1, Relaxed),
+            (true, false) => _ = self.0.breaker_circuits.fetch_sub(1, Relaxed),
+            _ => (),
+        }
     }
 
     /// How many nodes are healthy, ejected, unhealthy.
@@ -130,6 +153,9 @@ impl UpstreamFigures {
             retries: AtomicU64::new(0),
             retries_refused: AtomicU64::new(0),
             ejections: AtomicU64::new(0),
+            breaker_refused: AtomicU64::new(0),
+            breaker_opened: AtomicU64::new(0),
+            breaker_circuits: AtomicU64::new(0),
             standings: [const { AtomicU64::new(0) }; STANDINGS.len()],
             connections: AtomicU64::new(0),
             connects: AtomicU64::new(0),
@@ -177,6 +203,28 @@ impl UpstreamFigures {
         match self.ejections.load(Relaxed) {
             0 => {}
             it => to.integer(&[("upstream", upstream)], it),
+        }
+    }
+
+    pub(super) fn write_breaker_refused(&self, to: &mut Exposition, upstream: &str) {
+        match self.breaker_refused.load(Relaxed) {
+            0 => {}
+            it => to.integer(&[("upstream", upstream)], it),
+        }
+    }
+
+    pub(super) fn write_breaker_opened(&self, to: &mut Exposition, upstream: &str) {
+        match self.breaker_opened.load(Relaxed) {
+            0 => {}
+            it => to.integer(&[("upstream", upstream)], it),
+        }
+    }
+
+    /// Said where a breaker once refused something: then 0 says that all is well again.
+    pub(super) fn write_breaker_circuits(&self, to: &mut Exposition, upstream: &str) {
+        let now = self.breaker_circuits.load(Relaxed);
+        if now > 0 || self.breaker_refused.load(Relaxed) + self.breaker_opened.load(Relaxed) > 0 {
+            to.integer(&[("upstream", upstream)], now);
         }
     }
 
