@@ -73,6 +73,7 @@ for need in "$@"; do
             ;;
         peers)
             have python3 || packages+=(python3)
+            have redis-server || packages+=(redis-server)
             if ! have python3 || ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
             ;;
         curl) have curl || packages+=(curl) ;;

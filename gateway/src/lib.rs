@@ -21,6 +21,7 @@ pub mod runtime;
 pub mod serve;
 pub mod settings;
 pub mod source;
+pub mod store;
 pub mod strategy;
 pub mod target;
 pub mod telemetry;

@@ -6,6 +6,7 @@ mod cache;
 mod json;
 mod library;
 mod machine;
+pub mod redis;
 mod sandbox;
 mod script;
 mod view;

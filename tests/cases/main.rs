@@ -32,6 +32,7 @@ mod routing;
 mod scale;
 mod signals;
 mod soak;
+mod store;
 mod streaming;
 mod tls;
 mod trpc;

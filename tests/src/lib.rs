@@ -10,6 +10,7 @@ pub mod harness;
 pub mod http2;
 pub mod message;
 pub mod peer;
+pub mod redis;
 pub mod tls;
 pub mod trpc;
 pub mod websocket;

@@ -10,6 +10,8 @@ pub trait Store: Send + Sync {
     fn get<'a>(&'a self, key: &'a [u8]) -> StoreFuture<'a, Option<Bytes>>;
     fn set<'a>(&'a self, key: &'a [u8], value: Bytes, ttl: Duration) -> StoreFuture<'a, ()>;
     fn delete<'a>(&'a self, keys: &'a [Bytes]) -> StoreFuture<'a, u64>;
+    /// How many gateways shared it when it answered last, this one included.
+    fn nodes(&self) -> u32;
     /// Whether it answered lately; without asking it.
     fn is_up(&self) -> bool;
 }
