@@ -11,6 +11,7 @@ pub mod egress;
 mod grpc;
 mod judge;
 mod kept;
+mod origin;
 mod pipelines;
 mod prints;
 pub mod published;
@@ -19,6 +20,7 @@ pub mod rings;
 mod secrets;
 mod states;
 mod targets;
+mod tls;
 mod told;
 mod trpc;
 mod upstreams;
@@ -31,12 +33,12 @@ use std::{
 };
 
 use contract::{caller::Directory, catalog::Entry};
-use http::uri::Authority;
 use schemas::{Broken, Definition, Document, Fault, Id, Input, Kind};
 
 pub use self::{app_book::AppBook, egress::Egress, kept::Kept, states::StateKeeper, world::Workshop};
 use self::{
     conflict::conflict,
+    origin::Origin,
     told::Told,
     world::{Compiler, Former},
 };
@@ -58,7 +60,7 @@ pub struct Snapshot {
     /// Who may call.
     pub apps: Arc<Directory>,
     upstreams: BTreeMap<Box<str>, Arc<Upstream>>,
-    urls: HashMap<Authority, Arc<Upstream>>,
+    urls: HashMap<Origin, Arc<Upstream>>,
 }
 
 /// How a compilation ended.
@@ -86,12 +88,7 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
     let mut faults = Vec::new();
     let mut bad: HashSet<Id> = HashSet::new();
     let documents = unique(documents, &mut faults, &mut bad);
-    let mut world = Compiler::new(
-        shop,
-        &documents,
-        Former { upstreams: former.map(|it| &it.upstreams), urls: former.map(|it| &it.urls) },
-        upstreams::of_url,
-    );
+    let mut world = Compiler::new(shop, &documents, Former { upstreams: former.map(|it| &it.upstreams), urls: former.map(|it| &it.urls) });
     world.broken = broken;
     for it in broken {
         // A name that is there but unreadable is not an unknown name.
@@ -116,8 +113,8 @@ pub fn compile(shop: &Workshop, revision: &str, documents: Vec<Arc<Document>>, b
         faults.extend(kept.faults.iter().cloned());
         for it in kept.used.iter() {
             // Upstreams of URLs are kept by whoever uses them.
-            if let Some(authority) = it.strip_prefix("url:").and_then(|it| it.parse::<Authority>().ok()) {
-                world.url_upstream(&authority);
+            if let Some(origin) = it.strip_prefix("url:").and_then(|it| it.parse().ok()) {
+                world.keep_url_upstream(&origin);
             }
             if !used.contains(it) {
                 used.insert(it.clone());

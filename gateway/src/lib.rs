@@ -6,6 +6,7 @@ pub mod admin;
 pub mod app;
 pub mod command;
 pub mod compile;
+pub mod dial;
 pub mod digest;
 pub mod http1;
 pub mod listen;

@@ -11,13 +11,17 @@ use ::http::HeaderMap;
 use contract::{Body, discovery::Node, exchange::Early, local::Local};
 
 use self::message::{Failed, Request, Spoken, Time};
-use crate::http1::client::{Timeouts, permits::Limits};
+use crate::{
+    dial::Tls,
+    http1::client::{Timeouts, permits::Limits},
+};
 
 /// How calls reach the nodes of one upstream.
 pub struct Proxy {
     http: http::Http,
     http2: http2::Http2,
     trpc: trpc::Trpc,
+    tls: Option<Arc<Tls>>,
     /// Calls of plain HTTP go over HTTP/2.
     prefers_http2: bool,
 }
@@ -29,8 +33,19 @@ impl Proxy {
             http: http::Http::new(limits, timeouts, threads),
             http2: http2::Http2::new(timeouts),
             trpc: trpc::Trpc::new(timeouts),
+            tls: None,
             prefers_http2,
         }
+    }
+
+    /// The same over TLS, where there is some.
+    pub fn secured(self, tls: Option<Arc<Tls>>) -> Self {
+        Self { http: self.http.secured(tls.clone()), http2: self.http2.secured(tls.clone()), tls, ..self }
+    }
+
+    /// What its connections are secured by.
+    pub fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     /// Sends the request to the node; `received` are the headers of a request that brings none of its own.

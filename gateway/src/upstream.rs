@@ -168,7 +168,9 @@ impl Upstream {
                         it.tell(node, if good { "is healthy again" } else { "fails its checks and is not called" });
                     }
                 };
-                tasks.push(background.spawn(health.watch(rule, move || nodes.borrow().clone(), tell)).abort_handle());
+                tasks.push(
+                    background.spawn(health.watch(rule, self.proxy.tls().cloned(), move || nodes.borrow().clone(), tell)).abort_handle(),
+                );
             }
             tasks
         });
@@ -205,6 +207,11 @@ impl Upstream {
         let (members, now) = (self.members.load(), tokio::time::Instant::now());
         let standing = |it: &Arc<Node>| members.known.get(&(Arc::as_ptr(it) as usize))?.health.as_ref().map(|it| it.standing(now));
         self.nodes().iter().map(|it| (it.clone(), standing(it).unwrap_or(Standing::Healthy))).collect()
+    }
+
+    /// Whether its nodes are called over TLS.
+    pub fn is_secured(&self) -> bool {
+        self.proxy.tls().is_some()
     }
 
     /// What is known of the health of its nodes.

@@ -2,7 +2,10 @@
 use std::path::Path;
 
 use tests::{
+    backend::Backend,
     harness::Gateway,
+    tls::Authority,
+    tls_front::{Manners, TlsFront},
     wire::{Wire, request},
 };
 
@@ -39,6 +42,26 @@ async fn every_shipped_definition_loads_without_a_fault() {
         let report = gateway.report().await;
         assert_eq!(report["faults"].as_array().map(Vec::len), Some(0), "{}: {report}", folder.display());
     }
+}
+
+#[tokio::test]
+async fn the_example_of_tls_calls_nodes_that_ask_who_is_calling() {
+    let (nodes, clients, backend) = (Authority::new("nodes"), Authority::new("clients"), Backend::echo().await);
+    let manners = Manners { clients: Some(&clients), ..Manners::default() };
+    let front = TlsFront::before(backend.address, &nodes.issue(&["payments.internal"]), manners).await;
+    let setup = Gateway::with("kind: Plan\nname: test\nrate: 1/s\n").settings(SECRETS);
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routes/secure");
+    copy(&from, &setup);
+    let text = std::fs::read_to_string(from.join("payments.yaml")).expect("a text file");
+    let text = text.replace("127.0.0.1:9443", &front.address.to_string()).replace("127.0.0.1:9444", &Backend::nobody().await.to_string());
+    let own = clients.issue(&["gateway.example"]);
+    let setup = setup.file("routes/secure/payments.yaml", &text).file("routes/secure/ca.pem", &nodes.pem());
+    let setup = setup.file("routes/secure/gateway.pem", &own.cert).file("routes/secure/gateway.key", &own.key);
+    let gateway = setup.start().await;
+    for _ in 0..2 {
+        assert_eq!(gateway.ask("POST /payments/7", &[], "x").await.is(200).json()["target"], "/payments/7");
+    }
+    assert!(front.seen().iter().all(|it| it.showed_certificate));
 }
 
 #[tokio::test]

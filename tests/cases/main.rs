@@ -35,4 +35,5 @@ mod soak;
 mod store;
 mod streaming;
 mod tls;
+mod tls_backends;
 mod trpc;

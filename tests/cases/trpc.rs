@@ -139,6 +139,7 @@ async fn what_is_no_method_is_told_at_load() {
         ("callee: trpc.crm.profile.Profile", "callee: \"a b\"", "is no service"),
         ("func: /trpc", "func: trpc", "is no method of a service"),
         ("upstream: crm", "upstream: crn", "did you mean 'crm'"),
+        ("name: crm\n", "name: crm\ntls: {server_name: crm.test}\n", "tRPC over TLS is known, but not built"),
     ] {
         let why = Gateway::with(&fill(TEXT, &[&"127.0.0.1:1"]).replacen(from, to, 1)).try_start().await.err().expect(to);
         assert!(why.contains(word), "{to}: {why}");

@@ -12,6 +12,7 @@ pub mod message;
 pub mod peer;
 pub mod redis;
 pub mod tls;
+pub mod tls_front;
 pub mod trpc;
 pub mod websocket;
 pub mod wire;

@@ -21,7 +21,7 @@ const FLOORS: &[&[&str]] = &[
     &["pipeline"],
     &["upstream"],
     &["proxy", "registry", "strategy", "source", "store", "telemetry", "render", "openapi", "settings", "runtime", "http1", "params"],
-    &["digest"],
+    &["dial", "digest"],
 ];
 
 /// Who may look at a room of its own floor.

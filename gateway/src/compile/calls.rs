@@ -5,7 +5,7 @@ use contract::expression::{Context, Names, Template};
 use http::{HeaderValue, Method, StatusCode, Uri, uri::Authority};
 use schemas::{Definition, tree::escape, v1};
 
-use super::{retry, told::Told, upstreams, world::Compiler};
+use super::{origin::Origin, retry, told::Told, upstreams, world::Compiler};
 use crate::{
     target::{
         call::{Call, Keeps, Protocol, Send, Source},
@@ -125,23 +125,20 @@ fn find(world: &Compiler<'_>, told: &Told<'_>, at: &str, text: &str) -> Option<(
             return None;
         }
     };
-    match uri.scheme_str() {
-        Some("http") => (),
-        Some("https") => {
-            told.not_built(at, "TLS to backends");
-            return None;
-        }
+    let secure = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
         other => {
             told.error(at, "bad-url", format!("'{}' is not spoken here; a URL begins with http:// or https://", other.unwrap_or("")));
             return None;
         }
-    }
+    };
     if uri.query().is_some() {
         told.error_help(at, "bad-url", "the URL of an upstream has no query", "put it into `send.query`");
         return None;
     }
     let written = uri.authority()?;
-    let with_port = if written.port().is_some() { written.to_string() } else { format!("{written}:80") };
+    let with_port = if written.port().is_some() { written.to_string() } else { format!("{written}:{}", if secure { 443 } else { 80 }) };
     let authority = match upstreams::authority(&with_port) {
         Ok(it) => it,
         Err(why) => {
@@ -161,8 +158,10 @@ fn find(world: &Compiler<'_>, told: &Told<'_>, at: &str, text: &str) -> Option<(
         told.error(at, "bad-url", "the path has a dot segment");
         return None;
     }
-    told.used_url(&authority);
-    Some((world.url_upstream(&authority), prefix.into(), host))
+    let origin = Origin { secure, authority };
+    told.used_url(&origin);
+    let make = || upstreams::of_url(world, told, at, &origin);
+    Some((world.url_upstream(&origin, make)?, prefix.into(), host))
 }
 
 fn send(told: &Told<'_>, place: &str, it: &v1::Send, names: &Names<'_>) -> Option<Send> {

@@ -12,7 +12,6 @@ use super::{
     kept::Kept,
     rings,
     told::Told,
-    upstreams,
     world::{Compiler, Former, Workshop},
 };
 use crate::route::{build, pattern::Pattern};
@@ -38,7 +37,7 @@ pub fn faults(shop: &Workshop, documents: &[Arc<Document>], broken: &[Broken]) -
         .collect();
     let read = &all[..partials.len()];
     let unread: Vec<Broken> = broken.iter().filter(|it| it.partial.is_none()).cloned().collect();
-    let mut world = Compiler::new(&shop, &all, Former::default(), upstreams::of_url);
+    let mut world = Compiler::new(&shop, &all, Former::default());
     world.broken = &unread;
     let (mut faults, mut bad) = (Vec::new(), HashSet::new());
     world.compile_upstreams(&all, None, &mut faults, &mut bad);

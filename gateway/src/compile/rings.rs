@@ -11,7 +11,6 @@ use schemas::{Definition, Document, Kind, nearest, v1};
 
 use super::{
     told::Told,
-    upstreams,
     validate::Validate,
     world::{Compiler, Former, Workshop},
 };
@@ -88,7 +87,7 @@ pub fn expand_preset<'a>(world: &Compiler<'a>, told: &Told<'_>, name: &'a str) -
 
 /// The rings of an Api or a Preset, presets expanded, without building any: for `explain`.
 pub fn expanded<'a>(shop: &'a Workshop, documents: &'a [Arc<Document>], document: &'a Document) -> Vec<Written<'a>> {
-    let world = Compiler::new(shop, documents, Former::default(), upstreams::of_url);
+    let world = Compiler::new(shop, documents, Former::default());
     let told = Told::new(document);
     match &document.message {
         Definition::Api(it) => expand(&world, &told, document, &it.plugins, it.defaults.unwrap_or(true)),

@@ -11,6 +11,8 @@ use contract::{
 use http::{HeaderName, HeaderValue};
 use schemas::{Document, Fault, TextFault, units, v1};
 
+use super::origin::Origin;
+
 /// Collects the faults of one document.
 pub struct Told<'a> {
     pub document: &'a Document,
@@ -45,8 +47,8 @@ impl<'a> Told<'a> {
     }
 
     /// Notes that the upstream of a URL is used.
-    pub fn used_url(&self, authority: &http::uri::Authority) {
-        self.used.borrow_mut().insert(format!("url:{authority}").into());
+    pub fn used_url(&self, origin: &Origin) {
+        self.used.borrow_mut().insert(format!("url:{origin}").into());
     }
 
     pub fn has_errors(&self) -> bool {

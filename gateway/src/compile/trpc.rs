@@ -28,6 +28,11 @@ pub fn call(world: &Compiler<'_>, told: &Told<'_>, place: &str, it: &v1::Call, w
     }
     let http = v1::Http { upstream: written.upstream.clone(), ..v1::Http::default() };
     let mut call = calls::call(world, told, place, "trpc", it, &http, names)?;
+    if call.upstream.is_secured() {
+        // Never in the clear where the definition asks for TLS.
+        told.not_built(&at("/upstream"), "tRPC over TLS");
+        return None;
+    }
     call.method = Some(Method::POST);
     let alone = place == calls::PROXY;
     if it.send.as_ref().is_none_or(|it| it.body.is_none()) && alone {

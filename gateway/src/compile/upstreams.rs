@@ -5,8 +5,9 @@ use contract::expression::{Context, Names, Place};
 use http::uri::Authority;
 use schemas::{nearest, tree::escape, units, v1};
 
-use super::{breaker::breaker, told::Told, world::Compiler};
+use super::{breaker::breaker, origin::Origin, tls, told::Told, world::Compiler};
 use crate::{
+    dial::Tls,
     http1::client::{Timeouts, permits::Limits},
     proxy::Proxy,
     registry::fixed::{self, Listed},
@@ -22,9 +23,6 @@ use crate::{
 pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest: u128) -> Option<Arc<Upstream>> {
     if it.discovery.is_some() {
         told.not_built("/discovery", "discovery");
-    }
-    if it.tls.is_some() {
-        told.not_built("/tls", "TLS to backends");
     }
     if it.protocol() == "auto" {
         told.not_built("/protocol", "the protocol auto");
@@ -52,6 +50,7 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
         max_connections: pool.max_connections.map_or(standard.max_connections, |it| it as usize),
     };
     let timeouts = self::timeouts(world, told, it.timeouts.as_ref());
+    let tls = it.tls.as_ref().map(|tls| tls::tls(world, told, &it.name, tls));
     if told.has_errors() {
         return None;
     }
@@ -65,23 +64,17 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
         limits,
         timeouts,
         it.protocol() == "http2",
+        tls.flatten(),
     ))
 }
 
-/// An upstream that a call gives as a URL of a single host.
-pub fn of_url(world: &Compiler<'_>, authority: &Authority, digest: u128) -> Arc<Upstream> {
-    let listed = vec![Listed { authority: authority.clone(), weight: 1, metadata: BTreeMap::new() }];
-    build(
-        world,
-        authority.as_str(),
-        digest,
-        None,
-        Default::default(),
-        listed,
-        Limits::default(),
-        Timeouts { stream_idle: world.limits.stream.idle.get(), ..Timeouts::default() },
-        false,
-    )
+/// An upstream that a call gives as a URL, which stands at `place`.
+pub fn of_url(world: &Compiler<'_>, told: &Told<'_>, place: &str, origin: &Origin) -> Option<Arc<Upstream>> {
+    let name = origin.authority.as_str();
+    let tls = if origin.secure { Some(tls::of_url(world, told, place, name)?) } else { None };
+    let listed = vec![Listed { authority: origin.authority.clone(), weight: 1, metadata: BTreeMap::new() }];
+    let timeouts = Timeouts { stream_idle: world.limits.stream.idle.get(), ..Timeouts::default() };
+    Some(build(world, name, 0, None, Default::default(), listed, Limits::default(), timeouts, false, tls))
 }
 
 #[expect(clippy::too_many_arguments, reason = "all that makes an upstream, named by its kind and in one place")]
@@ -95,6 +88,7 @@ fn build(
     limits: Limits,
     timeouts: Timeouts,
     prefers_http2: bool,
+    tls: Option<Arc<Tls>>,
 ) -> Arc<Upstream> {
     let (log, upstream, egress) = (world.log.clone(), name.to_owned(), world.egress.clone());
     let tell = move |message: &str| log.warn("upstream", format_args!("{message}"), &[("upstream", &upstream)]);
@@ -106,7 +100,7 @@ fn build(
     }
     let former = former.map(Upstream::nodes).unwrap_or_default();
     let nodes = fixed::follow(listed, &former, world.background, move |at| egress.allows(at), tell);
-    let proxy = Proxy::new(limits, timeouts, world.threads, prefers_http2);
+    let proxy = Proxy::new(limits, timeouts, world.threads, prefers_http2).secured(tls);
     let it = Upstream::new(name, digest, balance, nodes, proxy, world.metrics.upstream_metrics(name), care);
     if let Some(background) = world.background {
         it.follow(background);

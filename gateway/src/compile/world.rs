@@ -3,11 +3,11 @@ use std::{
     collections::{BTreeMap, HashMap},
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use contract::{catalog::Entry, env::Spawn, exchange::NodeInfo};
-use http::uri::Authority;
+use rustls::RootCertStore;
 use schemas::{Broken, Definition, Document, Kind, v1};
 use tokio::runtime::Handle;
 
@@ -15,6 +15,7 @@ use super::{
     app_book::AppBook,
     descriptors::{self, Pools},
     egress::Egress,
+    origin::Origin,
     states::StateKeeper,
 };
 use crate::{
@@ -28,9 +29,6 @@ use crate::{
 
 /// The version of an Api that names none.
 pub const NO_VERSION: &str = "";
-
-/// Makes the upstream of a URL's host.
-type MakeUrl = fn(&Compiler<'_>, &Authority, u128) -> Arc<Upstream>;
 
 /// What compiling needs of the gateway; lives as long as it.
 pub struct Workshop {
@@ -92,7 +90,7 @@ impl Spawn for Idle {
 #[derive(Clone, Copy, Default)]
 pub struct Former<'a> {
     pub upstreams: Option<&'a BTreeMap<Box<str>, Arc<Upstream>>>,
-    pub urls: Option<&'a HashMap<Authority, Arc<Upstream>>>,
+    pub urls: Option<&'a HashMap<Origin, Arc<Upstream>>>,
 }
 
 /// One compilation.
@@ -119,14 +117,13 @@ pub struct Compiler<'a> {
     pub(super) root: &'a std::path::Path,
     pub(super) without_secrets: bool,
     pub(super) pools: Mutex<Pools>,
-    pub(super) urls: Mutex<HashMap<Authority, Arc<Upstream>>>,
+    pub(super) urls: Mutex<HashMap<Origin, Arc<Upstream>>>,
+    roots: OnceLock<Result<Arc<RootCertStore>, String>>,
     former: Former<'a>,
-    /// Makes the upstream of a URL's host.
-    make_url: MakeUrl,
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(shop: &'a Workshop, documents: &'a [Arc<Document>], former: Former<'a>, make_url: MakeUrl) -> Self {
+    pub(super) fn new(shop: &'a Workshop, documents: &'a [Arc<Document>], former: Former<'a>) -> Self {
         let mut apis = HashMap::new();
         let mut presets = BTreeMap::new();
         for document in documents {
@@ -162,8 +159,8 @@ impl<'a> Compiler<'a> {
             without_secrets: shop.without_secrets,
             pools: Mutex::default(),
             urls: Mutex::default(),
+            roots: OnceLock::new(),
             former,
-            make_url,
         }
     }
 
@@ -185,16 +182,37 @@ impl<'a> Compiler<'a> {
         self.former.upstreams.and_then(|it| it.get(name)).map(|it| &**it)
     }
 
-    /// The upstream of a URL's host; the same one for the same host, and over reloads.
-    pub fn url_upstream(&self, authority: &Authority) -> Arc<Upstream> {
+    /// The upstream of a URL's origin; the same one for the same origin, and over reloads. `make` makes one, if that can be.
+    pub fn url_upstream(&self, origin: &Origin, make: impl FnOnce() -> Option<Arc<Upstream>>) -> Option<Arc<Upstream>> {
         let mut urls = self.urls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(it) = urls.get(authority) {
-            return it.clone();
+        if let Some(it) = urls.get(origin) {
+            return Some(it.clone());
         }
-        let former = self.former.urls.and_then(|it| it.get(authority)).cloned();
-        let it = former.unwrap_or_else(|| (self.make_url)(self, authority, 0));
-        urls.insert(authority.clone(), it.clone());
-        it
+        let former = self.former.urls.and_then(|it| it.get(origin)).cloned();
+        let it = former.or_else(make)?;
+        urls.insert(origin.clone(), it.clone());
+        Some(it)
+    }
+
+    /// The upstream of a URL stays with the route that uses it.
+    pub fn keep_url_upstream(&self, origin: &Origin) {
+        let _ = self.url_upstream(origin, || None);
+    }
+
+    /// Whom the system trusts; read once in a compilation.
+    pub fn system_roots(&self) -> Result<Arc<RootCertStore>, String> {
+        let read = || {
+            let found = rustls_native_certs::load_native_certs();
+            let mut roots = RootCertStore::empty();
+            // A bundle with one certificate that nobody can read is a good bundle.
+            let (good, _) = roots.add_parsable_certificates(found.certs);
+            match (good, found.errors.first()) {
+                (0, Some(why)) => Err(format!("the system's authorities cannot be read: {why}")),
+                (0, None) => Err("the system has no authorities that certificates could be checked against".to_owned()),
+                _ => Ok(Arc::new(roots)),
+            }
+        };
+        self.roots.get_or_init(read).clone()
     }
 
     /// An environment variable that definitions may read.
@@ -215,21 +233,7 @@ impl<'a> Compiler<'a> {
 
     /// The content of a file that a definition names: relative to the folder of the settings, and inside of it after all links.
     pub fn file(&self, name: &str) -> Result<Vec<u8>, String> {
-        const MOST: u64 = 16 << 20;
-        let failed = |it: std::io::Error| format!("`{name}` cannot be read: {it}");
-        let path = std::path::Path::new(name);
-        if path.is_absolute() || path.components().any(|it| it == std::path::Component::ParentDir) {
-            return Err(format!("`{name}` must be relative to the folder of the settings and stay in it"));
-        }
-        let path = self.root.join(path).canonicalize().map_err(failed)?;
-        if !path.starts_with(self.root.canonicalize().map_err(failed)?) {
-            return Err(format!("`{name}` lies outside of the folder of the settings"));
-        }
-        let about = std::fs::metadata(&path).map_err(failed)?;
-        if !about.is_file() || about.len() > MOST {
-            return Err(format!("`{name}` must be a file of at most 16MiB"));
-        }
-        std::fs::read(&path).map_err(failed)
+        read(self.root, name)
     }
 
     /// Whether the settings let definitions read this variable.
@@ -241,4 +245,23 @@ impl<'a> Compiler<'a> {
     pub fn secret(&self, name: &str) -> Result<String, String> {
         self.variable(name)
     }
+}
+
+/// The content of a file that lies in `root`.
+pub fn read(root: &std::path::Path, name: &str) -> Result<Vec<u8>, String> {
+    const MOST: u64 = 16 << 20;
+    let failed = |it: std::io::Error| format!("`{name}` cannot be read: {it}");
+    let path = std::path::Path::new(name);
+    if path.is_absolute() || path.components().any(|it| it == std::path::Component::ParentDir) {
+        return Err(format!("`{name}` must be relative to the folder of the settings and stay in it"));
+    }
+    let path = root.join(path).canonicalize().map_err(failed)?;
+    if !path.starts_with(root.canonicalize().map_err(failed)?) {
+        return Err(format!("`{name}` lies outside of the folder of the settings"));
+    }
+    let about = std::fs::metadata(&path).map_err(failed)?;
+    if !about.is_file() || about.len() > MOST {
+        return Err(format!("`{name}` must be a file of at most 16MiB"));
+    }
+    std::fs::read(&path).map_err(failed)
 }

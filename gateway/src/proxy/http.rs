@@ -10,10 +10,13 @@ use contract::{Body, discovery::Node, exchange::Early, exchange::Upgrade, local:
 use http::{HeaderMap, Response, StatusCode, header::UPGRADE};
 
 use super::message::{Failed, Request, Time};
-use crate::http1::client::{
-    self, Call, Timeouts,
-    permits::{Limits, Permits},
-    pool::{Keeper, Pool},
+use crate::{
+    dial::{Spoken, Tls, Way},
+    http1::client::{
+        self, Call, Timeouts,
+        permits::{Limits, Permits},
+        pool::{Keeper, Pool},
+    },
 };
 
 /// By an object's address in memory, which is its own while it lives.
@@ -24,6 +27,7 @@ pub struct Http {
     limits: Limits,
     timeouts: Timeouts,
     threads: usize,
+    tls: Option<Arc<Tls>>,
     /// By the node's address in memory; as long as the node lives.
     permits: RwLock<ByAddress<(Weak<Node>, Arc<Permits>)>>,
 }
@@ -44,7 +48,12 @@ struct Kept {
 impl Http {
     /// `threads` workers share the limits of `limits`.
     pub fn new(limits: Limits, timeouts: Timeouts, threads: usize) -> Self {
-        Self { limits, timeouts, threads, permits: RwLock::default() }
+        Self { limits, timeouts, threads, tls: None, permits: RwLock::default() }
+    }
+
+    /// The same over TLS, where there is some.
+    pub fn secured(self, tls: Option<Arc<Tls>>) -> Self {
+        Self { tls, ..self }
     }
 
     /// The permits of a node; the same for every thread.
@@ -72,7 +81,8 @@ impl Http {
         {
             return it.pool.clone();
         }
-        let pool = Pool::new(permits.clone(), vec![node.address], &pools.keeper);
+        let way = Way::new(self.tls.as_ref(), node.authority.host(), node.address, Spoken::Http1);
+        let pool = Pool::new(permits.clone(), way, vec![node.address], &pools.keeper);
         let kept = Kept { permits: Arc::downgrade(&permits), node: Arc::downgrade(node), pool: pool.clone() };
         // What stood there belonged to permits that are gone; its connections close outside of the borrow.
         let former = pools.pools.borrow_mut().insert(key, kept);

@@ -3,7 +3,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     future::{Future, poll_fn},
-    io,
     pin::Pin,
     rc::Rc,
     sync::{Arc, Weak},
@@ -20,14 +19,16 @@ use h2::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, Version, header, uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{
-    net::TcpStream,
     sync::Mutex,
     task::{AbortHandle, spawn_local},
     time::{Instant, Sleep, sleep, timeout_at},
 };
 
 use super::message::{Failed, Request, Time};
-use crate::http1::client::Timeouts;
+use crate::{
+    dial::{self, Spoken, Stream, Tls, Way},
+    http1::client::Timeouts,
+};
 
 /// What a backend may send of one stream before it is read.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -46,6 +47,7 @@ type ByAddress<T> = HashMap<usize, T, foldhash::fast::FixedState>;
 /// The HTTP/2 side of one upstream.
 pub struct Http2 {
     timeouts: Timeouts,
+    tls: Option<Arc<Tls>>,
 }
 
 /// This thread's connections, by node and upstream.
@@ -55,6 +57,7 @@ struct Lines(RefCell<ByAddress<Rc<Line>>>);
 /// The connection to one node.
 struct Line {
     node: Weak<Node>,
+    way: Way,
     open: Mutex<Option<Open>>,
 }
 
@@ -121,6 +124,9 @@ impl Fault {
     }
 
     fn of(error: h2::Error, sent: bool) -> Self {
+        if let Some(why) = error.get_io().and_then(dial::refusal) {
+            return Self { source: Some(why.into()), ..Self::new(CallError::Tls, "upstream_tls", sent) };
+        }
         // A stream that was refused, or opened after the last that a leaving peer takes, was not looked at (RFC 9113 §6.8, §8.7).
         let leaving = error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
         let untouched = leaving || error.reason() == Some(Reason::REFUSED_STREAM);
@@ -139,7 +145,12 @@ impl Fault {
 
 impl Http2 {
     pub fn new(timeouts: Timeouts) -> Self {
-        Self { timeouts }
+        Self { timeouts, tls: None }
+    }
+
+    /// The same over TLS, where there is some.
+    pub fn secured(self, tls: Option<Arc<Tls>>) -> Self {
+        Self { tls, ..self }
     }
 
     /// One call to one node. `received` are the headers of a request that brings none of its own.
@@ -158,7 +169,7 @@ impl Http2 {
         let mut body = Some(body);
         let mut again = true;
         let fault = loop {
-            let mut head = match head(&method, &target, &host, headers.as_ref().unwrap_or(received)) {
+            let mut head = match head(&method, self.tls.is_some(), &target, &host, headers.as_ref().unwrap_or(received)) {
                 Ok(it) => it,
                 Err(why) => break Fault { source: Some(why.into()), ..Fault::new(CallError::Protocol, "request_target", false) },
             };
@@ -201,7 +212,8 @@ impl Http2 {
         {
             return it.clone();
         }
-        let it = Rc::new(Line { node: Arc::downgrade(node), open: Mutex::default() });
+        let way = Way::new(self.tls.as_ref(), node.authority.host(), node.address, Spoken::Http2);
+        let it = Rc::new(Line { node: Arc::downgrade(node), way, open: Mutex::default() });
         let former = lines.0.borrow_mut().insert(key, it.clone());
         drop(former);
         it
@@ -321,19 +333,20 @@ impl Line {
             true => Fault::new(CallError::Timeout, "upstream_timeout", false),
             false => Fault::new(CallError::ConnectTimeout, "upstream_connect_timeout", false),
         };
-        let refused = |it: io::Error| Fault { source: Some(it.into()), ..Fault::new(CallError::Connect, "upstream_connect", false) };
-        let stream = timeout_at(limit, TcpStream::connect(node.address)).await.map_err(|_| late())?.map_err(refused)?;
-        stream.set_nodelay(true).map_err(refused)?;
+        let stream = self.way.open(node.address, limit).await.map_err(|it| match it.error {
+            CallError::ConnectTimeout if limit == by => late(),
+            error => Fault { source: it.source, ..Fault::new(error, it.reason, false) },
+        })?;
         let shaken = client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(MAX_HEADERS)
             .enable_push(false)
             .handshake::<_, Bytes>(stream);
-        let (sender, connection) = timeout_at(limit, shaken)
-            .await
-            .map_err(|_| late())?
-            .map_err(|it| Fault { error: CallError::Connect, ..Fault::of(it, false) })?;
+        let (sender, connection) = timeout_at(limit, shaken).await.map_err(|_| late())?.map_err(|it| {
+            let it = Fault::of(it, false);
+            Fault { error: if it.error == CallError::Tls { it.error } else { CallError::Connect }, ..it }
+        })?;
         let load: Rc<Load> = Rc::default();
         let task = spawn_local(live(connection, load.clone())).abort_handle();
         *open = Some(Open { sender: sender.clone(), task, load: load.clone() });
@@ -349,7 +362,7 @@ impl Line {
 }
 
 /// Drives a connection until it ends, or nobody has used it for long, or it does not answer any more.
-async fn live(mut connection: client::Connection<TcpStream, Bytes>, load: Rc<Load>) {
+async fn live(mut connection: client::Connection<Stream, Bytes>, load: Rc<Load>) {
     let mut pings = connection.ping_pong();
     let watch = async move {
         let (mut idle, mut before) = (Duration::ZERO, load.begun.get());
@@ -377,10 +390,16 @@ async fn live(mut connection: client::Connection<TcpStream, Bytes>, load: Rc<Loa
 }
 
 /// A request's head for HTTP/2: what belongs to one connection stays here (RFC 9113 §8.2.2).
-fn head(method: &http::Method, target: &[u8], host: &HeaderValue, headers: &HeaderMap) -> Result<http::Request<()>, http::Error> {
+fn head(
+    method: &http::Method,
+    secure: bool,
+    target: &[u8],
+    host: &HeaderValue,
+    headers: &HeaderMap,
+) -> Result<http::Request<()>, http::Error> {
     let path = if target.is_empty() { &b"/"[..] } else { target };
     let uri = Uri::builder()
-        .scheme(uri::Scheme::HTTP)
+        .scheme(if secure { uri::Scheme::HTTPS } else { uri::Scheme::HTTP })
         .authority(uri::Authority::try_from(host.as_bytes())?)
         .path_and_query(uri::PathAndQuery::try_from(path)?)
         .build()?;

@@ -237,7 +237,7 @@ impl GatewayMetrics {
 
     fn write_upstreams(&self, to: &mut Exposition) {
         type Write = fn(&UpstreamFigures, &mut Exposition, &str);
-        let families: [(&str, Write); 11] = [
+        let families: [(&str, Write); 12] = [
             ("allium_upstream_requests_total", UpstreamFigures::write_requests),
             ("allium_upstream_duration_seconds", UpstreamFigures::write_duration),
             ("allium_upstream_retries_total", UpstreamFigures::write_retries),
@@ -249,6 +249,7 @@ impl GatewayMetrics {
             ("allium_upstream_nodes", UpstreamFigures::write_standings),
             ("allium_upstream_connects_total", UpstreamFigures::write_connects),
             ("allium_upstream_connections", UpstreamFigures::write_connections),
+            ("allium_upstream_tls_handshakes_total", UpstreamFigures::write_handshakes),
         ];
         let upstreams = self.upstreams.all();
         for (name, write) in families {

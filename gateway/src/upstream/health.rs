@@ -13,12 +13,15 @@ use std::{
 use contract::discovery::{Node, Nodes};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     sync::Notify,
     time::{Instant, sleep, timeout},
 };
 
-use crate::{strategy::chance, telemetry::metrics::upstream::CallOutcome};
+use crate::{
+    dial::{Spoken, Tls, Way},
+    strategy::chance,
+    telemetry::metrics::upstream::CallOutcome,
+};
 
 /// Ejecting nodes by how calls end.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,15 +130,17 @@ impl Health {
     }
 
     /// Asks `nodes` now and then, for as long as nobody aborts it. `tell` hears of what changed.
-    pub async fn watch(self: Arc<Self>, rule: Active, nodes: impl Fn() -> Nodes, tell: impl Fn(&Node, bool)) {
+    pub async fn watch(self: Arc<Self>, rule: Active, tls: Option<Arc<Tls>>, nodes: impl Fn() -> Nodes, tell: impl Fn(&Node, bool)) {
         let mut streaks: HashMap<SocketAddr, (bool, u32)> = HashMap::new();
         loop {
             let now = nodes();
             let checks: Vec<_> = now
                 .iter()
                 .map(|it| {
-                    let (node, rule) = (it.clone(), rule.clone());
-                    tokio::spawn(async move { matches!(timeout(rule.timeout, ask(&node, &rule.path)).await, Ok(Ok(200..400))) })
+                    let (node, rule, tls) = (it.clone(), rule.clone(), tls.clone());
+                    tokio::spawn(async move {
+                        matches!(timeout(rule.timeout, ask(&node, tls.as_ref(), &rule.path, rule.timeout)).await, Ok(Ok(200..400)))
+                    })
                 })
                 .collect();
             for (node, check) in now.iter().zip(checks) {
@@ -178,12 +183,14 @@ impl NodeHealth {
 }
 
 /// The status of one answer, on a connection of its own.
-async fn ask(node: &Node, path: &str) -> io::Result<u16> {
+async fn ask(node: &Node, tls: Option<&Arc<Tls>>, path: &str, within: Duration) -> io::Result<u16> {
     const LINE: usize = "HTTP/1.1 200".len();
-    let mut stream = TcpStream::connect(node.address).await?;
+    let way = Way::new(tls, node.authority.host(), node.address, Spoken::Http1);
+    let mut stream = way.open(node.address, Instant::now() + within).await.map_err(|it| io::Error::other(it.reason))?;
     let request =
         format!("GET {path} HTTP/1.1\r\nhost: {}\r\nuser-agent: allium-health\r\naccept: */*\r\nconnection: close\r\n\r\n", node.authority);
     stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
     let mut line = [0; LINE];
     stream.read_exact(&mut line).await?;
     let status = line.strip_prefix(b"HTTP/1.1 ").or_else(|| line.strip_prefix(b"HTTP/1.0 "));

@@ -235,7 +235,8 @@ impl Reporter<'_> {
             let host = rest.split(['/', '?']).next().unwrap_or_default();
             let port = if name.starts_with("https") { 443 } else { 80 };
             let address = if host.rsplit(']').next().unwrap_or(host).contains(':') { host.to_owned() } else { format!("{host}:{port}") };
-            return Some(self.upstream(map([("nodes", Some(list([map([("address", Some(text(address)))])])))])));
+            let nodes = list([map([("address", Some(text(address)))])]);
+            return Some(self.upstream(map([("nodes", Some(nodes)), ("tls", (port == 443).then(|| map([])))])));
         }
         let document = self.world.documents.iter().find(|it| it.id.kind == Kind::Upstream && it.id.name == name)?;
         let place = document.places.fault("/name", "", "");
@@ -258,6 +259,17 @@ impl Reporter<'_> {
             }
         }
         let mut filled = defaults::fill(&mut it, &self.schema["definitions"]["Upstream"], self.schema);
+        if let Value::Map(entries) = &mut it.value
+            && let Some(tls) = entries.iter_mut().find(|it| it.key == "tls")
+            && let Value::Map(tls) = &mut tls.node.value
+        {
+            for (key, meaning) in [("server_name", "the host of each node"), ("ca", "the authorities of the system")] {
+                if !tls.iter().any(|it| it.key == key) {
+                    tls.push(entry(key, text(meaning)));
+                    filled.push(format!("/tls/{key}"));
+                }
+            }
+        }
         // Of no meaning without `where`.
         if at(&it, "/balance/where").is_none()
             && let Value::Map(entries) = &mut it.value

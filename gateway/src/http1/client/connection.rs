@@ -1,8 +1,7 @@
 //! One connection to a backend: bytes in, bytes out, and the alarm that travels with it.
 use std::{
     future::Future,
-    io::{self, IoSlice},
-    mem::MaybeUninit,
+    io,
     net::SocketAddr,
     pin::{Pin, pin},
     task::{Context, Poll, ready},
@@ -10,15 +9,14 @@ use std::{
 };
 
 use bytes::BytesMut;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::TcpKeepalive;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    io::{AsyncReadExt, AsyncWrite},
     time::{Instant, Sleep},
 };
 
 use super::{head::Scan, permits::Lease};
-use crate::http1::encode::Outbox;
+use crate::{dial::Stream, http1::encode::Outbox};
 
 /// The least that is read at once.
 const READ_LEAST: usize = 4 * 1024;
@@ -29,7 +27,7 @@ const KEEP_BUFFER: usize = 8 * 1024;
 
 /// A connection and its buffers.
 pub(super) struct Connection {
-    io: Io,
+    io: Stream,
     pub(super) peer: SocketAddr,
     /// Bytes that came and were not yet understood.
     pub(super) input: BytesMut,
@@ -52,11 +50,6 @@ pub(super) struct Connection {
     lease: Lease,
 }
 
-/// What the bytes go through.
-pub(super) enum Io {
-    Tcp(TcpStream),
-}
-
 /// A timer that is not set anew for each wait: it may ring early, and is then set to what is due by then.
 #[derive(Default)]
 struct Alarm {
@@ -67,13 +60,12 @@ struct Alarm {
 
 impl Connection {
     /// A new connection over `stream`.
-    pub(super) fn new(stream: TcpStream, peer: SocketAddr, lease: Lease) -> Box<Self> {
+    pub(super) fn new(stream: Stream, peer: SocketAddr, lease: Lease) -> Box<Self> {
         // A connection that cannot be tuned still works.
-        let _ = stream.set_nodelay(true);
         let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+        let _ = stream.socket().set_tcp_keepalive(&keepalive);
         Box::new(Self {
-            io: Io::Tcp(stream),
+            io: stream,
             peer,
             input: BytesMut::new(),
             output: Outbox::default(),
@@ -95,20 +87,13 @@ impl Connection {
     }
 
     /// Whether nothing came and the other side did not close, as far as the last look at the sockets told; costs no system call.
-    pub(super) fn is_quiet(&self) -> bool {
-        match &self.io {
-            Io::Tcp(stream) => matches!(stream.try_read(&mut [0; 1]), Err(error) if error.kind() == io::ErrorKind::WouldBlock),
-        }
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.io.is_quiet()
     }
 
     /// As [`Self::is_quiet`], asked of the kernel.
     pub(super) fn is_surely_quiet(&self) -> bool {
-        match &self.io {
-            Io::Tcp(stream) => {
-                let peek = SockRef::from(stream).peek(&mut [MaybeUninit::uninit(); 1]);
-                matches!(peek, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-            }
-        }
+        self.io.is_surely_quiet()
     }
 
     /// Whether its last call left nothing behind in either direction.
@@ -157,7 +142,8 @@ impl Connection {
             self.wrote = true;
             self.waits = None;
         }
-        flushed
+        ready!(flushed)?;
+        self.io.poll_push(cx)
     }
 
     /// Forgets what was to be sent: the other side takes nothing any more.
@@ -195,48 +181,6 @@ impl Alarm {
                 return Poll::Ready(());
             }
             sleep.as_mut().reset(due);
-        }
-    }
-}
-
-// === impl Io ===
-
-impl AsyncRead for Io {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Io::Tcp(it) => Pin::new(it).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Io::Tcp(it) => Pin::new(it).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Io::Tcp(it) => Pin::new(it).poll_write_vectored(cx, bufs),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Io::Tcp(it) => it.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Io::Tcp(it) => Pin::new(it).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Io::Tcp(it) => Pin::new(it).poll_shutdown(cx),
         }
     }
 }

@@ -143,7 +143,7 @@ impl Exchange {
                 }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Fault::new(CallError::Reset, "upstream_head_truncated"))),
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Fault::new(CallError::Reset, "upstream_reset").because(error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Fault::of_read(error))),
             }
         }
     }

@@ -1,5 +1,9 @@
 //! Why a call to a backend failed.
+use std::io;
+
 use contract::{BodyError, CallError};
+
+use crate::dial;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -23,7 +27,21 @@ impl Fault {
         self
     }
 
+    /// The connection broke while an answer was awaited.
+    pub(super) fn of_read(error: io::Error) -> Self {
+        match dial::refusal(&error) {
+            Some(why) => Self::new(CallError::Tls, "upstream_tls").because(why),
+            None => Self::new(CallError::Reset, "upstream_reset").because(error),
+        }
+    }
+
     pub(super) fn of_client(error: BodyError) -> Self {
         Self { request_body: Some(error), ..Self::new(CallError::Reset, "request_body") }
+    }
+}
+
+impl From<dial::Failed> for Fault {
+    fn from(it: dial::Failed) -> Self {
+        Self { source: it.source, ..Self::new(it.error, it.reason) }
     }
 }

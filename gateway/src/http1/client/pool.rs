@@ -11,7 +11,6 @@ use std::{
 
 use contract::CallError;
 use tokio::{
-    net::TcpStream,
     sync::Notify,
     task::JoinHandle,
     time::{Instant, timeout_at},
@@ -22,6 +21,7 @@ use super::{
     fault::Fault,
     permits::{Desk, Granted, Lease, Next, Permits, Ticket},
 };
+use crate::dial::Way;
 
 /// How often a thread looks for connections that were idle for too long.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -44,6 +44,7 @@ pub struct Keeper {
 struct Shared {
     permits: Arc<Permits>,
     desk: Arc<Desk>,
+    way: Way,
     addresses: RefCell<Rc<[SocketAddr]>>,
     /// Which address answered last; the next connection asks it first.
     preferred: Cell<usize>,
@@ -98,12 +99,13 @@ impl Drop for Keeper {
 // === impl Pool ===
 
 impl Pool {
-    /// This thread's pool for the node behind `permits`, with the addresses of its name.
-    pub fn new(permits: Arc<Permits>, addresses: Vec<SocketAddr>, keeper: &Keeper) -> Self {
+    /// This thread's pool for the node behind `permits`, reached by `way` at the addresses of its name.
+    pub fn new(permits: Arc<Permits>, way: Way, addresses: Vec<SocketAddr>, keeper: &Keeper) -> Self {
         let desk = permits.desk(keeper.bell.clone());
         let shared = Rc::new(Shared {
             permits,
             desk,
+            way,
             addresses: RefCell::new(addresses.into()),
             preferred: Cell::new(0),
             idle: RefCell::default(),
@@ -168,13 +170,12 @@ impl Pool {
             let now = Instant::now();
             let left = u32::try_from(addresses.len() - turn).unwrap_or(u32::MAX);
             let until = now + by.saturating_duration_since(now) / left;
-            fault = match timeout_at(until, TcpStream::connect(peer)).await {
-                Ok(Ok(stream)) => {
+            fault = match self.shared.way.open(peer, until).await {
+                Ok(stream) => {
                     self.shared.preferred.set(at);
                     return Ok(Connection::new(stream, peer, lease));
                 }
-                Ok(Err(error)) => Fault::new(CallError::Connect, "upstream_connect").because(error),
-                Err(_) => Fault::new(CallError::ConnectTimeout, "upstream_connect_timeout"),
+                Err(failed) => failed.into(),
             };
         }
         Err(fault)
@@ -192,7 +193,7 @@ impl Shared {
     fn pop(&self, surely: bool, now: Instant) -> Option<Box<Connection>> {
         let timeout = self.permits.limits().idle_timeout;
         loop {
-            let connection = self.idle.borrow_mut().pop_back()?;
+            let mut connection = self.idle.borrow_mut().pop_back()?;
             self.publish();
             // What is readable now is not an answer to a question that was not asked yet.
             let stands = connection.is_quiet() && (!surely || connection.is_surely_quiet());
@@ -253,18 +254,20 @@ impl Shared {
     fn sweep(&self, now: Instant) {
         let asked = self.desk.asked();
         let timeout = self.permits.limits().idle_timeout;
-        let gone: Vec<_> = {
+        let gone = {
             let mut idle = self.idle.borrow_mut();
             if idle.is_empty() {
                 return;
             }
-            let mut turn = 0;
-            let (gone, keep) = std::mem::take(&mut *idle).into_iter().partition(|it| {
-                turn += 1;
-                turn <= asked || now.saturating_duration_since(it.idle_since) >= timeout || !it.is_quiet()
-            });
-            *idle = keep;
-            Vec::from(gone as VecDeque<_>)
+            let mut gone = Vec::new();
+            for (turn, mut it) in std::mem::take(&mut *idle).into_iter().enumerate() {
+                if turn < asked || now.saturating_duration_since(it.idle_since) >= timeout || !it.is_quiet() {
+                    gone.push(it);
+                } else {
+                    idle.push_back(it);
+                }
+            }
+            gone
         };
         if !gone.is_empty() {
             self.publish();

@@ -149,7 +149,7 @@ impl Bench {
 
     fn sharing(permits: Arc<Permits>, address: SocketAddr) -> Self {
         let keeper = Keeper::start();
-        let pool = Pool::new(permits.clone(), vec![address], &keeper);
+        let pool = Pool::new(permits.clone(), crate::dial::Way::plain(), vec![address], &keeper);
         Self { pool, permits, _keeper: keeper, timeouts: Timeouts::default(), headers: HeaderMap::new(), early: Rc::default() }
     }
 

@@ -3,7 +3,7 @@ use super::exposition::{Exposition, Kind};
 
 /// The gateway's own families: name, help, kind. The list of the manual, too.
 #[rustfmt::skip]
-pub const OURS: [(&str, &str, Kind); 36] = [
+pub const OURS: [(&str, &str, Kind); 37] = [
     ("allium_requests_total", "Requests answered, by Api, method and status.", Kind::Counter),
     ("allium_request_duration_seconds", "From a request's head to its answer's last byte.", Kind::Histogram),
     ("allium_requests_in_flight", "Requests on their way.", Kind::Gauge),
@@ -20,6 +20,7 @@ pub const OURS: [(&str, &str, Kind); 36] = [
     ("allium_upstream_nodes", "Nodes of an Upstream, by state.", Kind::Gauge),
     ("allium_upstream_connects_total", "Connections made to nodes, or not made.", Kind::Counter),
     ("allium_upstream_connections", "Connections to nodes that are open.", Kind::Gauge),
+    ("allium_upstream_tls_handshakes_total", "TLS handshakes with nodes, by result: full, resumed, failed, timeout.", Kind::Counter),
     ("allium_connections", "Connections of clients that are open.", Kind::Gauge),
     ("allium_connections_accepted_total", "Connections of clients that were accepted.", Kind::Counter),
     ("allium_connections_refused_total", "Connections of clients that were closed at once because of a limit.", Kind::Counter),

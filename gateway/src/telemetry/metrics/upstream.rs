@@ -12,6 +12,7 @@ use super::{
     histogram::{Bounds, Histogram},
     kept::Kept,
 };
+use crate::dial::Handshakes;
 
 /// How one call ended, in the words of `outcomes.is`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,7 @@ pub(super) struct UpstreamFigures {
     connections: AtomicU64,
     connects: AtomicU64,
     failed_connects: AtomicU64,
+    handshakes: Arc<Handshakes>,
 }
 
 impl UpstreamMetrics {
@@ -119,6 +121,11 @@ impl UpstreamMetrics {
         Connected(self.0.clone())
     }
 
+    /// Where its TLS handshakes are counted.
+    pub fn handshakes(&self) -> Arc<Handshakes> {
+        self.0.handshakes.clone()
+    }
+
     /// A connection could not be made.
     pub fn not_connected(&self) {
         self.0.failed_connects.fetch_add(1, Relaxed);
@@ -160,6 +167,7 @@ impl UpstreamFigures {
             connections: AtomicU64::new(0),
             connects: AtomicU64::new(0),
             failed_connects: AtomicU64::new(0),
+            handshakes: Arc::default(),
         }
     }
 
@@ -240,6 +248,12 @@ impl UpstreamFigures {
             if count > 0 {
                 to.integer(&[("upstream", upstream), ("result", result)], count);
             }
+        }
+    }
+
+    pub(super) fn write_handshakes(&self, to: &mut Exposition, upstream: &str) {
+        for (result, count) in self.handshakes.counts() {
+            to.integer(&[("upstream", upstream), ("result", result)], count);
         }
     }
 
