@@ -28,6 +28,7 @@ use crate::{
     admin::{self, Clerk, Door, Office, editor::Editor, openapi::Publisher, pace::Pace},
     compile::{Egress, Snapshot, StateKeeper, Workshop},
     http1::{self, Counters, Drain},
+    http2,
     listen::{self, Desk, Gate, Terms, tls::Keys},
     reload::{Reloader, history::History, keep, last_good::LastGood},
     runtime::{self, Spawner, Workers},
@@ -197,7 +198,7 @@ impl App {
             most,
             settings.limits.connection.count_per_address as usize,
             trusted,
-            http1_limits(&settings.limits),
+            (http1_limits(&settings.limits), http2_limits(&settings.limits.http2)),
             settings.limits.connection.tls_handshake.get(),
             log.clone(),
         );
@@ -573,5 +574,19 @@ fn http1_limits(it: &settings::limits::Limits) -> http1::Limits {
         body_grace: it.body.slow_after.get(),
         write_stall: it.connection.write_stall.get(),
         tunnel_idle: it.stream.idle.get(),
+        prior_knowledge: true,
+    }
+}
+
+fn http2_limits(it: &settings::limits::Http2) -> http2::Limits {
+    http2::Limits {
+        streams: it.streams,
+        stream_window: it.stream_window.get() as u32,
+        connection_window: it.connection_window.get() as u32,
+        resets: it.resets,
+        resets_in_all: it.resets_in_all,
+        control: it.control,
+        empty_data: it.empty_data,
+        continuations: it.continuations,
     }
 }

@@ -2,7 +2,7 @@
 mod answer;
 pub mod client;
 mod connection;
-mod date;
+pub mod date;
 pub mod decode;
 mod drain;
 pub mod encode;
@@ -15,11 +15,11 @@ pub mod spare;
 mod timer;
 
 pub use connection::{Closed, serve};
-pub use drain::Drain;
+pub use drain::{Drain, Seat};
 pub use handler::{Handler, Incoming, Outcome, Sent};
-pub use head::{Refusal, is_host};
-pub use inbound::Early;
+pub use head::{Refusal, is_host, plain_number};
 pub use limits::{Counters, Limits};
+pub use timer::Timer;
 
 #[cfg(test)]
 mod tests;

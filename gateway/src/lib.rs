@@ -9,6 +9,7 @@ pub mod compile;
 pub mod dial;
 pub mod digest;
 pub mod http1;
+pub mod http2;
 pub mod listen;
 pub mod openapi;
 pub mod params;

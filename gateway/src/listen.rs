@@ -10,9 +10,9 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
@@ -27,7 +27,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::{
     http1::{self, Counters, Drain},
-    runtime,
+    http2, runtime,
     serve::{Arrival, Connection, Worker},
     telemetry::{
         log::Log,
@@ -53,6 +53,8 @@ pub struct Gate {
     /// How many connections each worker has.
     loads: Box<[AtomicUsize]>,
     pub limits: http1::Limits,
+    /// Of connections of HTTP/2.
+    pub http2: http2::Limits,
     /// How long a TLS handshake may take.
     handshake: Duration,
     pub counters: Box<[Counters]>,
@@ -60,6 +62,9 @@ pub struct Gate {
     /// Told once, when it is time to stop accepting.
     closing: watch::Sender<bool>,
     warned: AtomicBool,
+    begun: Instant,
+    /// When a flood was last told, in seconds since `begun`, and one more; 0 for never.
+    told: AtomicU64,
 }
 
 const SHARDS: usize = 64;
@@ -101,7 +106,7 @@ impl Gate {
         most: usize,
         per_address: usize,
         trusted: Box<[ipnet::IpNet]>,
-        limits: http1::Limits,
+        limits: (http1::Limits, http2::Limits),
         handshake: Duration,
         log: Log,
     ) -> Arc<Self> {
@@ -112,12 +117,15 @@ impl Gate {
             trusted,
             addresses: std::array::from_fn(|_| Mutex::default()),
             loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
-            limits,
+            limits: limits.0,
+            http2: limits.1,
             handshake,
             counters: (0..workers).map(|_| Counters::default()).collect(),
             log,
             closing: watch::channel(false).0,
             warned: AtomicBool::new(false),
+            begun: Instant::now(),
+            told: AtomicU64::new(0),
         })
     }
 
@@ -146,6 +154,21 @@ impl Gate {
         self.loads[worker].fetch_add(1, Relaxed);
         let mut place = Place { gate: self.clone(), worker, address: None };
         place.count(ip).then_some(place)
+    }
+
+    /// A client of HTTP/2 was cut off. Counted always, told once a second: a flood must not become one of lines.
+    fn cut_off(&self, ending: http2::Ending, client: SocketAddr, metrics: &ListenerMetrics) {
+        let Some(flood) = ending else { return };
+        metrics.flood(flood as usize);
+        let second = self.begun.elapsed().as_secs() + 1;
+        if self.told.swap(second, Relaxed) != second {
+            let client = client.ip().to_canonical();
+            self.log.warn(
+                "listen",
+                format_args!("a connection of HTTP/2 was ended: {}", flood.word()),
+                &[("reason", &flood.word()), ("client_ip", &client)],
+            );
+        }
     }
 
     fn trusts(&self, ip: IpAddr) -> bool {
@@ -325,8 +348,12 @@ async fn talk(mut stream: TcpStream, ends: Ends, desk: Rc<Desk>, mut place: Plac
     }
     let arrival = |scheme, certificate| Arrival { addr, local, scheme, certificate, redirects: terms.redirects };
     let Some(keys) = &terms.tls else {
-        let closed = answer(stream, arrival(Scheme::Http, None), &desk, &place).await;
-        if closed.reset {
+        let arrival = arrival(Scheme::Http, None);
+        let connection = Connection::new(desk.worker.clone(), arrival);
+        let closed = answer(stream, &connection, &desk, &place).await;
+        if let Some(received) = closed.http2 {
+            answer_streams(closed.io, received, connection, addr, &desk, &place, &terms.metrics).await;
+        } else if closed.reset {
             cut(&closed.io);
         }
         return;
@@ -339,7 +366,12 @@ async fn talk(mut stream: TcpStream, ends: Ends, desk: Rc<Desk>, mut place: Plac
         return terms.metrics.handshake(Handshake::Failed);
     }
     terms.metrics.handshake(Handshake::Ok);
-    let mut closed = answer(stream, arrival(Scheme::Https, caller), &desk, &place).await;
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2);
+    let connection = Connection::new(desk.worker.clone(), arrival(Scheme::Https, caller));
+    if http2 {
+        return answer_streams(stream, BytesMut::new(), connection, addr, &desk, &place, &terms.metrics).await;
+    }
+    let mut closed = answer(stream, &connection, &desk, &place).await;
     if closed.reset {
         cut(closed.io.get_ref().0);
     } else {
@@ -364,12 +396,41 @@ async fn shake(stream: TcpStream, keys: &tls::Keys, gate: &Gate, metrics: &Liste
 }
 
 /// Answers what comes, until the connection is over.
-async fn answer<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, arrival: Arrival, desk: &Desk, place: &Place) -> http1::Closed<IO> {
-    let connection = Connection::new(desk.worker.clone(), arrival);
-    http1::serve(io, BytesMut::new(), &place.gate.limits, &place.gate.counters[place.worker], &connection, &desk.drain).await
+async fn answer<IO: AsyncRead + AsyncWrite + Unpin>(io: IO, connection: &Connection, desk: &Desk, place: &Place) -> http1::Closed<IO> {
+    http1::serve(io, BytesMut::new(), &place.gate.limits, &place.gate.counters[place.worker], connection, &desk.drain).await
+}
+
+/// The same by HTTP/2. `received` is what was already read.
+async fn answer_streams<IO: AsyncRead + AsyncWrite + Unpin>(
+    io: IO,
+    received: BytesMut,
+    connection: Connection,
+    client: SocketAddr,
+    desk: &Desk,
+    place: &Place,
+    metrics: &ListenerMetrics,
+) {
+    let gate = &place.gate;
+    let (limits, counters) = ((&gate.limits, &gate.http2), &gate.counters[place.worker]);
+    // On the heap: a connection of HTTP/1 holds no room for it.
+    let ending = Box::pin(http2::serve(io, received, limits, counters, Rc::new(connection), &desk.drain)).await;
+    gate.cut_off(ending, client, metrics);
 }
 
 /// An answer that was cut off must not look complete: the connection ends with a reset.
 fn cut(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::metrics::FLOODS;
+
+    #[test]
+    fn every_reason_to_end_a_connection_has_its_figure() {
+        let words: Vec<_> = http2::Flood::ALL.iter().map(|it| it.word()).collect();
+        assert_eq!(words, FLOODS);
+        assert!(http2::Flood::ALL.iter().enumerate().all(|(at, it)| *it as usize == at));
+    }
 }

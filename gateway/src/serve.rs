@@ -128,7 +128,7 @@ impl Connection {
             vars: Vec::new(),
             caller: None,
             notes: Default::default(),
-            early: early.map(|it| Box::new(Early(it)) as Box<dyn contract::exchange::Early>),
+            early,
             upgrade,
             local: self.worker.local.clone(),
         })
@@ -198,7 +198,7 @@ struct Arrived {
     head: http::request::Parts,
     body: Body,
     upgrade: Option<contract::body::BoxBody>,
-    early: Option<http1::Early>,
+    early: Option<Box<dyn contract::exchange::Early>>,
     started: tokio::time::Instant,
 }
 
@@ -210,15 +210,6 @@ impl From<Incoming> for Arrived {
 }
 
 const NO_API: &str = "there is no such API";
-
-/// `http1`'s way to send an early answer, as rings know it.
-struct Early(http1::Early);
-
-impl contract::exchange::Early for Early {
-    fn send(&self, status: StatusCode, headers: &http::HeaderMap) -> bool {
-        self.0.send(status, headers)
-    }
-}
 
 /// The method that a CORS preflight asks for.
 fn preflight(ex: &Exchange) -> Option<Method> {

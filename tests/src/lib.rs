@@ -5,6 +5,7 @@ pub mod behaviour;
 pub mod client;
 pub mod demo;
 pub mod folder;
+pub mod frames;
 pub mod generate;
 pub mod harness;
 pub mod http2;

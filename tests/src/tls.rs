@@ -76,6 +76,13 @@ impl Authority {
 pub struct Client(Arc<ClientConfig>);
 
 impl Client {
+    /// Offers these protocols (ALPN).
+    pub fn offering(&self, protocols: &[&str]) -> Self {
+        let mut config = (*self.0).clone();
+        config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+        Self(Arc::new(config))
+    }
+
     /// Connects and asks for the host by its name.
     pub async fn open(&self, address: SocketAddr, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
         self.over(TcpStream::connect(address).await?, name).await

@@ -20,12 +20,26 @@ const FLOORS: &[&[&str]] = &[
     &["target"],
     &["pipeline"],
     &["upstream"],
-    &["proxy", "registry", "strategy", "source", "store", "telemetry", "render", "openapi", "settings", "runtime", "http1", "params"],
+    &[
+        "proxy",
+        "registry",
+        "strategy",
+        "source",
+        "store",
+        "telemetry",
+        "render",
+        "openapi",
+        "settings",
+        "runtime",
+        "http1",
+        "http2",
+        "params",
+    ],
     &["dial", "digest"],
 ];
 
 /// Who may look at a room of its own floor.
-const NEIGHBOURS: &[(&str, &str)] = &[("proxy", "http1")];
+const NEIGHBOURS: &[(&str, &str)] = &[("proxy", "http1"), ("http2", "http1")];
 
 type Module = Vec<String>;
 

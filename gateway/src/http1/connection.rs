@@ -50,6 +50,9 @@ const TUNNEL_GRACE: Duration = Duration::from_secs(5);
 /// How long a drain waits for the first request of a connection that was just accepted.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// How the preface of HTTP/2 begins: as a head that is none of HTTP/1.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+
 const TOO_SLOW: Refusal = Refusal::new(Kind::RequestTimeout, "header_timeout", "the request's head did not arrive in time");
 const TOO_LARGE: Refusal = Refusal::new(Kind::TooLarge, "body_too_large", "the body is larger than allowed here");
 
@@ -59,6 +62,8 @@ pub struct Closed<IO> {
     pub io: IO,
     /// Whether the client must not take what it has for a whole answer: close with a reset (`SO_LINGER` of zero).
     pub reset: bool,
+    /// What was received, where the client speaks HTTP/2 by prior knowledge: the connection is not over, but somebody else's.
+    pub http2: Option<BytesMut>,
 }
 
 /// Serves one connection to its end. `received` is what was already read of it.
@@ -89,12 +94,14 @@ where
         unflushed: false,
         stalled: None,
         closed_by_client: false,
+        preface: None,
     };
     Counters::add(&counters.connections, 1);
     let reset = connection.run(handler).await;
     connection.count();
-    Counters::add(&counters.closed, 1);
-    Closed { io: connection.io, reset }
+    let http2 = connection.preface.take();
+    Counters::add(&counters.closed, u64::from(http2.is_none()));
+    Closed { io: connection.io, reset, http2 }
 }
 
 struct Connection<'a, IO> {
@@ -121,6 +128,7 @@ struct Connection<'a, IO> {
     stalled: Option<Instant>,
     /// Whether the client closed its side; only a tunnel goes on then.
     closed_by_client: bool,
+    preface: Option<BytesMut>,
 }
 
 /// What comes next on an idle connection.
@@ -187,6 +195,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
                     self.begun = None;
                     return Poll::Ready(match self.scanner.parse(&head) {
                         Ok(it) => Next::Request(it),
+                        Err(_) if self.limits.prior_knowledge && self.served == 0 && head == PREFACE => {
+                            let mut received = BytesMut::from(PREFACE);
+                            received.extend_from_slice(&inbound.buf);
+                            self.preface = Some(received);
+                            Next::Close
+                        }
                         Err(it) => Next::Refuse(it),
                     });
                 }
@@ -325,7 +339,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<'_, IO> {
         drop(inbound);
         let body = body.unwrap_or_else(|| Body::Stream(Box::pin(Reader::new(&self.shared))));
         let upgrade = head.upgrade.then(|| Box::pin(Reader::new(&self.shared)) as _);
-        Incoming { head: head.parts, body, upgrade, early: Early::new(&self.shared), started }
+        Incoming { head: head.parts, body, upgrade, early: Box::new(Early::new(&self.shared)), started }
     }
 
     /// Whether this answer is the last one, for reasons that stand before it is written.

@@ -4,6 +4,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use http::HeaderValue;
 use tokio::time::Instant;
 
 const SIZE: usize = 29;
@@ -12,9 +13,22 @@ thread_local! {
     static NOW: Cell<Option<(Instant, [u8; SIZE])>> = const { Cell::new(None) };
 }
 
-/// Writes the whole line. `now` is compared with a steady clock, so the usual call asks the system for nothing.
+/// Writes the whole line.
 pub(super) fn write(out: &mut Vec<u8>, now: Instant) {
-    let text = match NOW.get() {
+    out.extend_from_slice(b"date: ");
+    out.extend_from_slice(&text(now));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The same as a value.
+pub fn value(now: Instant) -> HeaderValue {
+    // Digits, letters, blanks: always a value.
+    HeaderValue::from_bytes(&text(now)).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// `now` is compared with a steady clock, so the usual call asks the system for nothing.
+fn text(now: Instant) -> [u8; SIZE] {
+    match NOW.get() {
         Some((until, text)) if now < until => text,
         _ => {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -23,10 +37,7 @@ pub(super) fn write(out: &mut Vec<u8>, now: Instant) {
             NOW.set(Some((now + rest, text)));
             text
         }
-    };
-    out.extend_from_slice(b"date: ");
-    out.extend_from_slice(&text);
-    out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).

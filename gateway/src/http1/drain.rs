@@ -53,7 +53,8 @@ impl Drain {
         .await
     }
 
-    pub(super) fn sit(&self) -> Seat {
+    /// One more connection is open, until the seat is dropped.
+    pub fn sit(&self) -> Seat {
         self.0.open.set(self.open() + 1);
         let at = self.0.free.borrow_mut().pop().unwrap_or_else(|| {
             let mut seats = self.0.seats.borrow_mut();
@@ -65,18 +66,19 @@ impl Drain {
 }
 
 /// A connection's place; it is free again when the connection ends.
-pub(super) struct Seat {
+pub struct Seat {
     drain: Drain,
     at: usize,
 }
 
 impl Seat {
-    pub(super) fn draining(&self) -> bool {
+    /// Whether it is time to leave.
+    pub fn draining(&self) -> bool {
         self.drain.has_begun()
     }
 
     /// Has the task woken when the drain begins.
-    pub(super) fn listen(&self, cx: &Context<'_>) {
+    pub fn listen(&self, cx: &Context<'_>) {
         let mut seats = self.drain.0.seats.borrow_mut();
         if let Some(seat) = seats.get_mut(self.at)
             && !seat.as_ref().is_some_and(|it| it.will_wake(cx.waker()))

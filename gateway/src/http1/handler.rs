@@ -1,11 +1,9 @@
 //! What answers requests, and what it is told of them.
 use std::{future::Future, time::Duration};
 
-use contract::{Body, Problem, body::BoxBody};
+use contract::{Body, Problem, body::BoxBody, exchange::Early};
 use http::{Response, StatusCode, request};
 use tokio::time::Instant;
-
-use super::inbound::Early;
 
 /// A request, its head read.
 pub struct Incoming {
@@ -14,7 +12,7 @@ pub struct Incoming {
     /// The client's bytes after a 101, of a request that offers to leave HTTP. They come only once the 101 is sent.
     pub upgrade: Option<BoxBody>,
     /// Sends informational heads before the answer.
-    pub early: Early,
+    pub early: Box<dyn Early>,
     /// When the head was complete.
     pub started: Instant,
 }

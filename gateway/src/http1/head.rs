@@ -271,12 +271,10 @@ impl Known {
     /// One number, once. A list of equal ones, a sign, and leading zeros, which some read as octal, are refused.
     fn length(&mut self, value: &[u8]) -> Result<(), Refusal> {
         const BAD: Refusal = Refusal::bad("content_length", "Content-Length is one plain number");
-        let plain = !value.is_empty() && value.iter().all(u8::is_ascii_digit) && (value[0] != b'0' || value.len() == 1);
-        if self.length.is_some() || !plain {
+        if self.length.is_some() {
             return Err(BAD);
         }
-        let digits = value.iter().map(|it| u64::from(it - b'0'));
-        self.length = digits.into_iter().try_fold(0u64, |sum, it| sum.checked_mul(10)?.checked_add(it));
+        self.length = plain_number(value);
         if self.length.is_none() { Err(BAD) } else { Ok(()) }
     }
 
@@ -313,6 +311,15 @@ impl Known {
         self.expects = true;
         Ok(())
     }
+}
+
+/// A number as lengths are written: digits alone, no zero before them.
+#[inline]
+pub fn plain_number(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) || (value[0] == b'0' && value.len() > 1) {
+        return None;
+    }
+    value.iter().try_fold(0u64, |sum, it| sum.checked_mul(10)?.checked_add(u64::from(it - b'0')))
 }
 
 /// Whether a text is a host, with or without a port, as requests may name one.

@@ -323,8 +323,7 @@ impl Inbound {
 }
 
 /// Sends informational heads, such as 103, before the answer.
-#[derive(Clone)]
-pub struct Early {
+pub(super) struct Early {
     shared: Shared,
     turn: u64,
 }
@@ -333,10 +332,12 @@ impl Early {
     pub(super) fn new(shared: &Shared) -> Self {
         Self { shared: shared.clone(), turn: shared.borrow().turn }
     }
+}
 
+impl contract::exchange::Early for Early {
     /// Sends a head of 1xx, but for 101. False if it cannot be sent: the client speaks HTTP/1.0, the answer has begun, the
     /// exchange is over, or the client does not keep up.
-    pub fn send(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+    fn send(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let mut inbound = self.shared.borrow_mut();
         let good = status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS;
         if !good || inbound.turn != self.turn || !inbound.early_open || inbound.early.len() > EARLY {

@@ -37,6 +37,8 @@ pub struct Limits {
     pub write_stall: Duration,
     /// How long no byte may pass through a tunnel, either way.
     pub tunnel_idle: Duration,
+    /// Whether a connection may begin with the preface of HTTP/2 (RFC 9113 §3.3); it is handed back then.
+    pub prior_knowledge: bool,
 }
 
 impl Default for Limits {
@@ -55,6 +57,7 @@ impl Default for Limits {
             body_grace: Duration::from_secs(10),
             write_stall: Duration::from_secs(30),
             tunnel_idle: Duration::from_secs(300),
+            prior_knowledge: false,
         }
     }
 }
@@ -89,13 +92,13 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub(super) fn add(to: &AtomicU64, by: u64) {
+    pub fn add(to: &AtomicU64, by: u64) {
         if by > 0 {
             to.fetch_add(by, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn refuse(&self, status: StatusCode) {
+    pub fn refuse(&self, status: StatusCode) {
         if let Some(at) = REFUSALS.iter().position(|it| *it == status) {
             Self::add(&self.refused[at], 1);
         }

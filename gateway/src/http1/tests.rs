@@ -77,7 +77,7 @@ struct Paths {
     ends: RefCell<Vec<(String, Sent)>>,
     refused: RefCell<Vec<&'static str>>,
     dropped: RefCell<u32>,
-    early: RefCell<Option<Early>>,
+    early: RefCell<Option<Box<dyn contract::exchange::Early>>>,
     feed: RefCell<Option<UnboundedSender<Piece>>>,
     held: RefCell<Option<Body>>,
 }

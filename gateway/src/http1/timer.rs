@@ -8,7 +8,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Wakes a connection at its deadline, or earlier and in vain.
 #[derive(Default)]
-pub(super) struct Timer {
+pub struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
     /// When the sleep will fire, while it has not.
     armed: Option<Instant>,
@@ -18,7 +18,7 @@ pub(super) struct Timer {
 
 impl Timer {
     /// Whether `deadline` has passed; if not, the task is woken when it does.
-    pub(super) fn expired(&mut self, cx: &mut Context<'_>, deadline: Option<Instant>) -> bool {
+    pub fn expired(&mut self, cx: &mut Context<'_>, deadline: Option<Instant>) -> bool {
         let Some(deadline) = deadline else { return false };
         loop {
             let sleep = match (&mut self.sleep, self.armed) {

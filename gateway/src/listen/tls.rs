@@ -22,6 +22,8 @@ use webpki::EndEntityCert;
 use super::der;
 use crate::{settings::listen::Tls, telemetry::log::Log};
 
+/// How ALPN names HTTP/2 over TLS (RFC 9113 §3.2).
+pub const HTTP2: &[u8] = b"h2";
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// No file of certificates is larger.
@@ -104,7 +106,7 @@ fn config(settings: &Tls, folder: &Path) -> Result<Arc<ServerConfig>, String> {
         }
     };
     let mut it = builder.with_cert_resolver(Arc::new(names));
-    it.alpn_protocols = vec![b"http/1.1".to_vec()];
+    it.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     // Sessions are resumed by tickets alone: nothing is kept for clients that never come back.
     it.session_storage = Arc::new(NoServerSessionStorage {});
     it.ticketer = ring::Ticketer::new().map_err(|why| format!("TLS cannot be set up: {why}"))?;

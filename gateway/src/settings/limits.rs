@@ -17,6 +17,8 @@ pub struct Limits {
     pub body: Body,
     /// Connections of clients.
     pub connection: Connection,
+    /// Connections of HTTP/2.
+    pub http2: Http2,
     /// Long connections: WebSocket, server-sent events, streams.
     pub stream: Stream,
     /// How the gateway ends.
@@ -83,6 +85,28 @@ pub struct Connection {
     pub tls_handshake: Duration,
     /// How long a client may take nothing of its answer. Beyond: reset.
     pub write_stall: Duration,
+}
+
+/// Connections of HTTP/2, besides what `connection` says. Beyond a count of frames a connection ends with GOAWAY.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http2 {
+    /// How many requests may be open at once on a connection. Beyond: the stream is refused.
+    pub streams: u32,
+    /// How much of one request's body may lie here unread.
+    pub stream_window: Size,
+    /// How much of all bodies of a connection may lie here unread.
+    pub connection_window: Size,
+    /// How many requests a client may reset in a second.
+    pub resets: u32,
+    /// How many requests a client may reset in a connection's life.
+    pub resets_in_all: u32,
+    /// How many PING, SETTINGS and PRIORITY frames may come in a second, each.
+    pub control: u32,
+    /// How many empty DATA frames may come in a second.
+    pub empty_data: u32,
+    /// How many CONTINUATION frames one head may take.
+    pub continuations: u32,
 }
 
 /// Long connections.
@@ -154,6 +178,21 @@ impl Default for Connection {
     }
 }
 
+impl Default for Http2 {
+    fn default() -> Self {
+        Self {
+            streams: 100,
+            stream_window: kib(64),
+            connection_window: kib(1024),
+            resets: 100,
+            resets_in_all: 10_000,
+            control: 50,
+            empty_data: 100,
+            continuations: 8,
+        }
+    }
+}
+
 impl Default for Stream {
     fn default() -> Self {
         Self { idle: seconds(300) }
@@ -171,6 +210,9 @@ const MOST_HEAD: Size = kib(1024);
 /// No body is buffered into more memory than this.
 const MOST_BUFFERED: Size = kib(1024 * 1024);
 
+/// No window of HTTP/2 is larger.
+const MOST_WINDOW: Size = kib(64 * 1024);
+
 impl Limits {
     /// What limits have against each other.
     pub fn check(&self, faults: &mut Faults) {
@@ -179,6 +221,7 @@ impl Limits {
         at_most(faults, ("request/header", request.header), ("request/headers", request.headers));
         at_most(faults, ("body/buffered", body.buffered), ("body/size", body.size));
         at_most(faults, ("body/idle", body.idle), ("body/time", body.time));
+        at_most(faults, ("http2/stream_window", self.http2.stream_window), ("http2/connection_window", self.http2.connection_window));
         at_most(faults, ("body/slow_after", body.slow_after), ("body/time", body.time));
         if let Some(count) = self.connection.count {
             at_most(faults, ("connection/count_per_address", self.connection.count_per_address), ("connection/count", count));
@@ -186,13 +229,15 @@ impl Limits {
     }
 
     fn check_ranges(&self, faults: &mut Faults) {
-        let (request, body, connection) = (&self.request, &self.body, &self.connection);
+        let (request, body, connection, http2) = (&self.request, &self.body, &self.connection, &self.http2);
         for (name, value, least, most) in [
             ("request/line", request.line, Size(64), MOST_HEAD),
             ("request/headers", request.headers, Size(256), MOST_HEAD),
             ("request/header", request.header, Size(64), MOST_HEAD),
             ("body/size", body.size, Size(0), Size(u64::MAX)),
             ("body/buffered", body.buffered, Size(0), MOST_BUFFERED),
+            ("http2/stream_window", http2.stream_window, kib(16), MOST_WINDOW),
+            ("http2/connection_window", http2.connection_window, kib(64), MOST_WINDOW),
         ] {
             within(faults, name, value, least, most);
         }
@@ -204,6 +249,12 @@ impl Limits {
             ("connection/count", connection.count.unwrap_or(1), 1, u32::MAX),
             ("connection/count_per_address", connection.count_per_address, 1, u32::MAX),
             ("connection/requests", connection.requests, 1, u32::MAX),
+            ("http2/streams", http2.streams, 1, 10_000),
+            ("http2/resets", http2.resets, 1, u32::MAX),
+            ("http2/resets_in_all", http2.resets_in_all, 1, u32::MAX),
+            ("http2/control", http2.control, 5, u32::MAX),
+            ("http2/empty_data", http2.empty_data, 1, u32::MAX),
+            ("http2/continuations", http2.continuations, 1, 1000),
         ] {
             within(faults, name, value, least, most);
         }

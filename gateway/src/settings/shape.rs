@@ -5,14 +5,13 @@ use serde_json::Value as Json;
 use super::{fault::Faults, values};
 
 /// Keys that the format knows and this build does not; `*` is any number in a list.
-pub const UNBUILT: [(&str, &str); 18] = [
+pub const UNBUILT: [(&str, &str); 17] = [
     ("definitions/overlay", "a second folder over the first"),
     ("definitions/etcd", "definitions from etcd"),
     ("definitions/nacos", "definitions from Nacos"),
     ("redis", "state that several gateways share"),
     ("telemetry/otlp", "traces and figures over OTLP"),
     ("telemetry/tracing", "traces"),
-    ("limits/http2", "streams, windows and floods of HTTP/2"),
     ("limits/websocket", "messages and pings of WebSocket"),
     ("limits/sse", "the buffer of a slow reader of events"),
     ("limits/scripts", "time and memory of Lua and jq"),

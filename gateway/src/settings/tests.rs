@@ -122,12 +122,12 @@ fn what_does_not_fit_together_is_told_in_its_place() {
 #[test]
 fn what_is_known_and_not_built_says_so() {
     bad(
-        "listen: [{address: 127.0.0.1:80}]\nredis: {url: x}\ndefinitions: {etcd: {}}\nlimits: {http2: {streams: 1}}\ntelemetry: {otlp: {}}\n",
+        "listen: [{address: 127.0.0.1:80}]\nredis: {url: x}\ndefinitions: {etcd: {}}\nlimits: {websocket: {message: 1}}\ntelemetry: {otlp: {}}\n",
         &[],
         &[
             "allium.yaml:2:1: error[not-built]: `redis` is known, but not built yet",
             "allium.yaml:3:15: error[not-built]: `etcd`",
-            "allium.yaml:4:10: error[not-built]: `http2`",
+            "allium.yaml:4:10: error[not-built]: `websocket`",
             "allium.yaml:5:13: error[not-built]: `otlp`",
         ],
     );

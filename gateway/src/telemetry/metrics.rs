@@ -91,6 +91,7 @@ struct ListenerFigures {
     refused: AtomicU64,
     handshakes: [AtomicU64; HANDSHAKES.len()],
     strangers: AtomicU64,
+    floods: [AtomicU64; FLOODS.len()],
 }
 
 /// How a TLS handshake ended.
@@ -101,6 +102,10 @@ pub enum Handshake {
     Failed,
     Timeout,
 }
+
+/// Why connections of HTTP/2 were ended; the order is the protocol room's, and a test there holds it.
+pub const FLOODS: [&str; 9] =
+    ["resets", "pings", "settings", "priorities", "empty_data", "continuations", "slow_head", "write_stall", "protocol"];
 
 const HANDSHAKES: [&str; 3] = ["ok", "failed", "timeout"];
 
@@ -281,6 +286,12 @@ impl GatewayMetrics {
                 to.integer(&[("listener", listener), ("result", result)], count.load(Relaxed));
             }
         }
+        begin(to, "allium_http2_connections_ended_total");
+        for (listener, it) in &listeners {
+            for (reason, count) in FLOODS.iter().zip(&it.floods) {
+                to.integer(&[("listener", listener), ("reason", reason)], count.load(Relaxed));
+            }
+        }
         begin(to, "allium_refused_total");
         self.refused.write(to);
         begin(to, "allium_reloads_total");
@@ -325,6 +336,13 @@ impl ListenerMetrics {
     /// A TLS handshake ended.
     pub fn handshake(&self, how: Handshake) {
         self.0.handshakes[how as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A connection of HTTP/2 was ended for the reason that stands there in [`FLOODS`].
+    pub fn flood(&self, at: usize) {
+        if let Some(it) = self.0.floods.get(at) {
+            it.fetch_add(1, Relaxed);
+        }
     }
 
     /// A connection was closed because of what the PROXY protocol said, or did not say.

@@ -3,7 +3,7 @@ use super::exposition::{Exposition, Kind};
 
 /// The gateway's own families: name, help, kind. The list of the manual, too.
 #[rustfmt::skip]
-pub const OURS: [(&str, &str, Kind); 37] = [
+pub const OURS: [(&str, &str, Kind); 38] = [
     ("allium_requests_total", "Requests answered, by Api, method and status.", Kind::Counter),
     ("allium_request_duration_seconds", "From a request's head to its answer's last byte.", Kind::Histogram),
     ("allium_requests_in_flight", "Requests on their way.", Kind::Gauge),
@@ -25,6 +25,7 @@ pub const OURS: [(&str, &str, Kind); 37] = [
     ("allium_connections_accepted_total", "Connections of clients that were accepted.", Kind::Counter),
     ("allium_connections_refused_total", "Connections of clients that were closed at once because of a limit.", Kind::Counter),
     ("allium_tls_handshakes_total", "TLS handshakes of clients, by result: ok, failed, timeout.", Kind::Counter),
+    ("allium_http2_connections_ended_total", "Connections of HTTP/2 that were ended for what their client did, by reason.", Kind::Counter),
     ("allium_proxy_headers_refused_total", "Connections closed because of the PROXY protocol: no header, a bad one, or from a stranger.", Kind::Counter),
     ("allium_refused_total", "Answers that the gateway made itself, by reason.", Kind::Counter),
     ("allium_reloads_total", "Reloads of the definitions, by result.", Kind::Counter),
