@@ -1,7 +1,8 @@
 //! A problem becomes an answer here, and nowhere else: DEFINITION §6, RFC 9457.
 use bytes::Bytes;
-use contract::{Body, Exchange, Problem, problem::Detail};
+use contract::{Body, Exchange, Kind, Problem, problem::Detail};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// At most this many faults are told.
 pub const MOST_FAULTS: usize = 100;
@@ -10,7 +11,48 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The answer to a request that did not end well.
 pub fn problem(problem: &Problem, ex: &Exchange) -> Response<Body> {
+    if is_grpc(&ex.head.headers) {
+        return of_grpc(problem);
+    }
     answer(problem, &ex.id, wants_problem_json(&ex.head.headers))
+}
+
+/// Whether a client speaks gRPC itself: it reads a status in headers, and no other.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|it| {
+        let it = it.as_bytes();
+        it.starts_with(b"application/grpc") && matches!(it.get(16), None | Some(b'+' | b';'))
+    })
+}
+
+/// An answer of headers alone (gRPC over HTTP2, "Trailers-Only").
+fn of_grpc(problem: &Problem) -> Response<Body> {
+    const PLAIN: &AsciiSet = &CONTROLS.add(b'%');
+    let mut response = Response::new(Body::Empty);
+    let headers = response.headers_mut();
+    headers.extend(problem.headers.clone());
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(HeaderName::from_static("grpc-status"), code(problem.kind).into());
+    let message = utf8_percent_encode(&problem.message, PLAIN).to_string();
+    if let Ok(it) = HeaderValue::from_str(&message) {
+        headers.insert(HeaderName::from_static("grpc-message"), it);
+    }
+    response
+}
+
+/// What a problem is in gRPC's words (google/rpc/code.proto).
+fn code(kind: Kind) -> u32 {
+    match kind {
+        Kind::Invalid | Kind::Unprocessable | Kind::UnsupportedMedia | Kind::UriTooLong | Kind::ExpectationFailed => 3,
+        Kind::RequestTimeout | Kind::Timeout => 4,
+        Kind::Forbidden => 7,
+        Kind::TooMany | Kind::TooLarge | Kind::HeadersTooLarge => 8,
+        Kind::Conflict => 10,
+        Kind::NotFound | Kind::Gone | Kind::MethodNotAllowed | Kind::NotImplemented | Kind::VersionNotSupported => 12,
+        Kind::Internal => 13,
+        Kind::Upstream | Kind::Unavailable => 14,
+        Kind::Unauthenticated => 16,
+    }
 }
 
 /// The answer to a request that could not even be read.

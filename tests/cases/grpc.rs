@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::{
     harness::{Gateway, Setup},
-    peer::{Grpcio, lab_proto},
+    peer::{Grpcio, grpcio_calls, lab_proto},
 };
 
 fn definitions(address: &str, codec: &str) -> String {
@@ -400,4 +400,26 @@ async fn rules_that_cannot_be_served_are_told_at_load() {
             (_, Err(why)) => assert!(why.contains(word) && why.contains("bad-rule") && !word.is_empty(), "{to}: {why}"),
         }
     }
+}
+
+#[tokio::test]
+async fn clients_that_speak_grpc_are_passed_through() {
+    let peer = Grpcio::start();
+    let text = "kind: Upstream\nname: lab\nnodes: [{address: \"$1\"}]\n---
+kind: Api\ninfo: {name: native}\ninbound: {match: \"POST /lab.v1.Lab/{method}\"}\nproxy: {grpc: {upstream: lab}}\n";
+    let gateway = Gateway::serving(&text.replace("$1", &peer.proto)).await;
+    let told = grpcio_calls(&peer, gateway.address).await;
+    assert_eq!((&told["unary"]["user_id"], &told["unary"]["initial"]), (&json!("ada"), &json!("grpcio")), "{told}");
+    let metadata = told["unary"]["metadata"].to_string();
+    assert!(metadata.contains("x-mine=1") && metadata.contains("x-request-id="), "{metadata}");
+    assert_eq!(told["listed"], json!([3, 3, 3]));
+    assert_eq!((&told["collected"], &told["chat"]), (&json!("100"), &json!([0, 1, 2, 3, 4])));
+    assert_eq!(told["large"], json!(3 << 20));
+    assert_eq!((&told["failed"]["code"], &told["failed"]["message"]), (&json!(5), &json!("no 世界 %")));
+    assert!(told["failed"]["details"].as_u64().is_some_and(|it| it > 20), "{told}");
+    assert_eq!((&told["late"]["code"], &told["late"]["message"]), (&json!(10), &json!("late")));
+    assert_eq!(told["deadline"]["code"], 4);
+    assert!(told["deadline"]["took"].as_f64().is_some_and(|it| it < 3.0), "{told}");
+    // The gateway's own answers are statuses too.
+    assert_eq!((&told["nowhere"]["code"], &told["nowhere"]["message"]), (&json!(12), &json!("there is no such API")));
 }

@@ -92,9 +92,23 @@ def methods(codec):
         if codec.field(request, "fail"):
             fail(context, codec.field(request, "fail"), "late")
 
+    def collected(requests, context):
+        last, count = None, 0
+        for last in requests:
+            count += 1
+        return Reply(got=last, padding=str(count))
+
+    def chat(requests, context):
+        for request in requests:
+            yield Reply(got=request)
+
     unary = grpc.unary_unary_rpc_method_handler(get, codec.read, codec.write)
     stream = grpc.unary_stream_rpc_method_handler(listed, codec.read, codec.write)
-    return grpc.method_handlers_generic_handler("lab.v1.Lab", {"Get": unary, "List": stream}), unary, stream
+    handlers = {"Get": unary, "List": stream}
+    if codec is Proto:
+        handlers["Collect"] = grpc.stream_unary_rpc_method_handler(collected, codec.read, codec.write)
+        handlers["Chat"] = grpc.stream_stream_rpc_method_handler(chat, codec.read, codec.write)
+    return grpc.method_handlers_generic_handler("lab.v1.Lab", handlers), unary, stream
 
 
 def profiles():

@@ -16,7 +16,7 @@ pub struct Grpcio {
     pub json: String,
     /// Its descriptors, serialized.
     pub descriptors: Vec<u8>,
-    _folder: Folder,
+    folder: Folder,
 }
 
 /// The folder of the project.
@@ -49,8 +49,20 @@ impl Grpcio {
         BufReader::new(out).read_line(&mut line).expect("its ports");
         let (proto, json) = line.trim().split_once(' ').expect("two ports");
         let at = |port: &str| format!("127.0.0.1:{port}");
-        Self { proto: at(proto), json: at(json), descriptors, child, _folder: folder }
+        Self { proto: at(proto), json: at(json), descriptors, child, folder }
     }
+}
+
+/// Calls `lab.v1.Lab` by grpcio's client, and tells what came.
+pub async fn grpcio_calls(peer: &Grpcio, address: std::net::SocketAddr) -> serde_json::Value {
+    let descriptors = peer.folder.join("lab.binpb");
+    let python = root().join(".build/tests/venv/bin/python");
+    let script = root().join("tests/peers/grpc_client.py");
+    let address = address.to_string();
+    let run = move || Command::new(python).arg(script).arg(descriptors).arg(address).output().expect("python starts");
+    let it = tokio::task::spawn_blocking(run).await.expect("no panic");
+    assert!(it.status.success(), "{}", String::from_utf8_lossy(&it.stderr));
+    serde_json::from_slice(&it.stdout).expect("one document")
 }
 
 impl Drop for Grpcio {

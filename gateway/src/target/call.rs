@@ -149,14 +149,17 @@ impl Headers {
 
 impl Call {
     pub async fn run(&self, ex: &mut Exchange) -> Outcome {
-        let request = self.request(ex)?;
+        let mut request = self.request(ex)?;
         if let Some(it) = ex.notes.get::<Given>() {
             return it.answer();
         }
-        let deadline = match self.timeout {
+        let mut deadline = match self.timeout {
             Some(it) => ex.deadline.min(Instant::now() + it),
             None => ex.deadline,
         };
+        if let Protocol::Http2 = self.protocol {
+            deadline = grpc::hurry(ex, &mut request, deadline);
+        }
         // Without a limit of the author's own, a body may take as long as it moves.
         let time = Time { head: deadline, body: self.timeout.map(|_| deadline) };
         self.upstream.call(ex, request, &self.host, time, &self.rules).await

@@ -1,5 +1,8 @@
 //! What a gRPC call is made of: one message, of what the definition sends or of the request.
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use contract::{
@@ -7,12 +10,17 @@ use contract::{
     json::{self, push_string},
     scope::{Form, is_json, media_type},
 };
-use http::header;
+use http::{HeaderName, HeaderValue, header};
 
-use crate::proxy::grpc::{
-    method::{Ask, Method, Several},
-    rules::{Given, Rules},
+use crate::proxy::{
+    grpc::{
+        method::{Ask, Method, Several},
+        rules::{Given, Rules},
+    },
+    message::Request,
 };
+
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// How a request becomes a call.
 pub enum Shape {
@@ -51,6 +59,35 @@ impl Shape {
         };
         Ok((ask(ex, method), message))
     }
+}
+
+/// When a call that passes through must be over: the client's own `grpc-timeout` counts, and the backend is told what is left.
+pub(super) fn hurry(ex: &Exchange, request: &mut Request, deadline: Instant) -> Instant {
+    let now = Instant::now();
+    let headers = request.headers.get_or_insert_with(|| ex.head.headers.clone());
+    let asked = headers.get(TIMEOUT).and_then(|it| time_of(it.as_bytes()));
+    let deadline = asked.map_or(deadline, |it| deadline.min(now + it));
+    let left = deadline.saturating_duration_since(now).as_millis().clamp(1, 99_999_999);
+    headers.insert(TIMEOUT, HeaderValue::from_str(&format!("{left}m")).unwrap_or(HeaderValue::from_static("1S")));
+    deadline
+}
+
+/// At most eight digits and a unit.
+fn time_of(text: &[u8]) -> Option<Duration> {
+    let (unit, digits) = text.split_last()?;
+    if digits.is_empty() || digits.len() > 8 {
+        return None;
+    }
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(match unit {
+        b'H' => Duration::from_secs(number * 3600),
+        b'M' => Duration::from_secs(number * 60),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return None,
+    })
 }
 
 /// What the client wants of the answer.
