@@ -34,7 +34,7 @@ use self::{
     placed::Placed,
     secret::{Secrets, SecretsPolicy},
     seen::Telemetry,
-    values::Network,
+    values::{Address, Network},
     workers::Workers,
 };
 
@@ -64,6 +64,8 @@ pub struct Settings {
     pub secrets: Secrets,
     /// Where calls to backends may go.
     pub egress: Egress,
+    /// Who resolves the names of backends.
+    pub dns: Dns,
     /// Limits of requests, bodies and connections.
     pub limits: Limits,
     /// Logs and figures.
@@ -94,6 +96,14 @@ pub struct Node {
 pub struct Egress {
     /// Link-local and metadata addresses, and the gateway's own listeners, that may be called after all.
     pub allow: Vec<Network>,
+}
+
+/// Who resolves the names of backends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dns {
+    /// Servers to ask, each an IP address and a port, such as `127.0.0.1:8600`. Those of the system (`/etc/resolv.conf`) where left out.
+    pub servers: Vec<Address>,
 }
 
 /// What settings are read from.
@@ -140,6 +150,7 @@ impl Default for Settings {
             keep_ids: false,
             secrets: Secrets::default(),
             egress: Egress::default(),
+            dns: Dns::default(),
             limits: Limits::default(),
             telemetry: Telemetry::default(),
         }

@@ -206,6 +206,11 @@ fn open(input: Input) -> Result<Opened, Box<Fault>> {
     if bytes.len() > MAX_FILE {
         return Err(Box::new(Fault::of_file(name, "too-large", "the file is larger than 16 MiB")));
     }
+    if bytes.is_empty() {
+        // Most often somebody is about to write it: what it held must not be gone meanwhile.
+        let help = "write a definition into it, or take the file away";
+        return Err(Box::new(Fault::of_file(name, "empty", "the file is empty").help(help)));
+    }
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
     if ending == "binpb" {
         let set = v1::Definitions::decode(bytes.as_slice()).map_err(|error| {

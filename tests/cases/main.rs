@@ -9,6 +9,7 @@ mod bytes;
 mod concurrency;
 mod deeper;
 mod definitions;
+mod discovery;
 mod examples;
 mod failures;
 mod forwarding;

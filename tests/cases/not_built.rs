@@ -49,8 +49,14 @@ async fn parts_of_an_api() {
 
 #[tokio::test]
 async fn parts_of_an_upstream() {
-    for (upstream, missing) in [("discovery: {dns: {name: a.example.com, port: 80}}", "discovery"), ("protocol: auto", "the protocol auto")]
-    {
+    for (upstream, missing) in [
+        ("discovery: {etcd: {prefix: /a}}", "discovery by etcd"),
+        ("discovery: {nacos: {service: a}}", "discovery by nacos"),
+        ("discovery: {polaris: {service: a}}", "discovery by polaris"),
+        ("discovery: {consul: {service: a}}", "discovery by consul"),
+        ("discovery: {kubernetes: {service: a}}", "discovery by kubernetes"),
+        ("protocol: auto", "the protocol auto"),
+    ] {
         check(upstream, "", "{http: {upstream: u}}", missing).await;
     }
 }

@@ -135,6 +135,18 @@ async fn a_file_that_is_no_yaml_at_all_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_emptied_keeps_what_it_held_until_it_is_written_or_gone() {
+    let gateway = Gateway::serving(&numbered("a", 1)).await;
+    let report = gateway.redefine("").await;
+    assert!(blames(&report, "api.yaml"), "{report}");
+    assert_eq!(number(&gateway, "/a").await, Some(1));
+    gateway.redefine(&numbered("a", 2)).await;
+    assert_eq!(number(&gateway, "/a").await, Some(2));
+    gateway.reload(|it| it.remove("routes/api.yaml")).await;
+    assert_eq!(gateway.get("/a").await.status, 404);
+}
+
+#[tokio::test]
 async fn what_does_not_fit_together_keeps_the_whole_last_good_snapshot() {
     let gateway = Gateway::serving(&numbered("a", 1)).await;
     // Two that cannot be told apart.

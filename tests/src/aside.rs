@@ -10,6 +10,7 @@ use std::{
 use contract::{catalog::Entry, env::Spawn, exchange::NodeInfo};
 use gateway::{
     compile::{self, Egress, Outcome, Snapshot, StateKeeper, Workshop},
+    registry::resolver::Resolver,
     settings::{limits::Limits, secret::SecretsPolicy},
     source::dir,
     telemetry::{log::Log, metrics::GatewayMetrics},
@@ -63,6 +64,7 @@ impl Aside {
             spawn: Arc::new(Idle),
             log: Log::nowhere(),
             egress: Egress::new(Default::default()),
+            resolver: Resolver::new(Vec::new()),
             limits: Limits::default(),
             node: Arc::new(NodeInfo::default()),
             policy: SecretsPolicy::new(Default::default(), root.clone()),

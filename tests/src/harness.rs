@@ -153,9 +153,11 @@ impl Gateway {
         }
     }
 
-    /// Writes definitions in the place of `api.yaml` and waits until they are served.
+    /// Puts definitions in the place of `api.yaml`, at once, and waits until they are served.
+    ///
+    /// Written in place, a busy machine may show half of it for a while, which is another report than the one that is waited for.
     pub async fn redefine(&self, definitions: &str) -> Value {
-        self.reload(|it| drop(it.write("routes/api.yaml", definitions))).await
+        self.reload(|it| it.replace("routes/api.yaml", definitions)).await
     }
 
     /// Drains and waits for the end.

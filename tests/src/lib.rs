@@ -4,6 +4,7 @@ pub mod backend;
 pub mod behaviour;
 pub mod client;
 pub mod demo;
+pub mod dns;
 pub mod folder;
 pub mod frames;
 pub mod generate;

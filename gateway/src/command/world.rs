@@ -11,6 +11,7 @@ use schemas::{Document, Fault, Id, Input, yaml};
 use super::{exit::Exit, progress::Progress, terminal::Terminal};
 use crate::{
     compile::{self, Egress, StateKeeper, Workshop, world::Idle},
+    registry::resolver::Resolver,
     settings::{self, Settings, secret::SecretsPolicy},
     telemetry::{log::Log, metrics::GatewayMetrics, redact::DEFAULT_NAMES},
 };
@@ -158,6 +159,7 @@ impl Known {
             spawn: Arc::new(Idle),
             log: Log::nowhere(),
             egress,
+            resolver: Resolver::new(Vec::new()),
             limits: settings.limits.clone(),
             node: Arc::new(NodeInfo::default()),
             policy: self

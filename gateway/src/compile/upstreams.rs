@@ -1,7 +1,10 @@
 //! An Upstream's definition becomes something that can be called.
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-use contract::expression::{Context, Names, Place};
+use contract::{
+    discovery::{Found, Node, Registry, Roll},
+    expression::{Context, Names, Place},
+};
 use http::uri::Authority;
 use schemas::{nearest, tree::escape, units, v1};
 
@@ -10,7 +13,11 @@ use crate::{
     dial::Tls,
     http1::client::{Timeouts, permits::Limits},
     proxy::Proxy,
-    registry::fixed::{self, Listed},
+    registry::{
+        dns::{Dns, Records},
+        file::File,
+        fixed::{self, Listed},
+    },
     strategy,
     upstream::{
         Care, Upstream,
@@ -21,9 +28,7 @@ use crate::{
 
 /// Compiles one Upstream; `None` after faults.
 pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest: u128) -> Option<Arc<Upstream>> {
-    if it.discovery.is_some() {
-        told.not_built("/discovery", "discovery");
-    }
+    let registry = it.discovery.as_ref().map(|from| discovery(world, told, &it.name, from));
     if it.protocol() == "auto" {
         told.not_built("/protocol", "the protocol auto");
     }
@@ -60,7 +65,7 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
         digest,
         world.former_upstream(&it.name),
         (balance, care),
-        listed,
+        registry.flatten().unwrap_or(Origins::Listed(listed)),
         limits,
         timeouts,
         it.protocol() == "http2",
@@ -68,11 +73,90 @@ pub fn upstream(world: &Compiler<'_>, told: &Told<'_>, it: &v1::Upstream, digest
     ))
 }
 
+/// Where an upstream's nodes come from.
+enum Origins {
+    Listed(Vec<Listed>),
+    /// And the nodes that are known before it has answered.
+    Registry(Box<dyn Registry>, Vec<Found>),
+}
+
+/// Compiles `discovery`; `None` after faults.
+fn discovery(world: &Compiler<'_>, told: &Told<'_>, upstream: &str, it: &v1::Discovery) -> Option<Origins> {
+    use v1::{discovery::Registry as Written, reference};
+    match it.registry.as_ref()? {
+        Written::Dns(it) => {
+            let pointer = "/discovery/dns/name";
+            let records = match (it.r#type(), it.port.and_then(|it| u16::try_from(it).ok())) {
+                ("srv", None) => Records::Services,
+                ("srv", Some(_)) => {
+                    let help = "take `port` away, or ask for addresses with `type: a`";
+                    told.error_help("/discovery/dns/port", "no-meaning", "SRV records bring their own ports", help);
+                    return None;
+                }
+                (_, Some(port)) => Records::Addresses(port),
+                (_, None) => {
+                    told.error_help(pointer, "missing-key", "addresses have no port of their own", "write `port`, or `type: srv`");
+                    return None;
+                }
+            };
+            if let Err(why) = authority(&format!("{}:1", it.name)) {
+                told.error_help(pointer, "bad-name", why, "a name such as orders.internal, without a port");
+                return None;
+            }
+            // Another name is another service: only nodes of this one stay until it is resolved.
+            let former = world.former_upstream(upstream).map(Upstream::nodes).unwrap_or_default();
+            let port = match records {
+                Records::Addresses(port) => port,
+                Records::Services => 0,
+            };
+            let same = |node: &&Arc<Node>| node.authority.as_str() == format!("{}:{port}", it.name);
+            let known = former.iter().filter(same).map(|node| Found {
+                authority: node.authority.clone(),
+                address: node.address,
+                weight: 1,
+                metadata: BTreeMap::new(),
+            });
+            let known = known.collect();
+            Some(Origins::Registry(Box::new(Dns { name: it.name.as_str().into(), records, resolver: world.resolver.clone() }), known))
+        }
+        Written::File(it) => {
+            let (pointer, name) = match it.written.as_ref()? {
+                reference::Written::Path(it) => ("/discovery/file", it),
+                reference::Written::File(it) => ("/discovery/file/file", it),
+                reference::Written::Env(_) => {
+                    told.error_help("/discovery/file/env", "no-meaning", "a variable does not change", "name a file");
+                    return None;
+                }
+            };
+            let it = File { path: world.root.join(name), name: name.as_str().into() };
+            // The way to it is judged as that of every file.
+            match world.file(name).and_then(|_| it.read()) {
+                Ok(known) => Some(Origins::Registry(Box::new(it), known)),
+                Err(why) => {
+                    told.error(pointer, "bad-reference", why);
+                    None
+                }
+            }
+        }
+        other => {
+            let name = match other {
+                Written::Etcd(_) => "etcd",
+                Written::Nacos(_) => "nacos",
+                Written::Polaris(_) => "polaris",
+                Written::Consul(_) => "consul",
+                _ => "kubernetes",
+            };
+            told.not_built(&format!("/discovery/{name}"), &format!("discovery by {name}"));
+            None
+        }
+    }
+}
+
 /// An upstream that a call gives as a URL, which stands at `place`.
 pub fn of_url(world: &Compiler<'_>, told: &Told<'_>, place: &str, origin: &Origin) -> Option<Arc<Upstream>> {
     let name = origin.authority.as_str();
     let tls = if origin.secure { Some(tls::of_url(world, told, place, name)?) } else { None };
-    let listed = vec![Listed { authority: origin.authority.clone(), weight: 1, metadata: BTreeMap::new() }];
+    let listed = Origins::Listed(vec![Listed { authority: origin.authority.clone(), weight: 1, metadata: BTreeMap::new() }]);
     let timeouts = Timeouts { stream_idle: world.limits.stream.idle.get(), ..Timeouts::default() };
     Some(build(world, name, 0, None, Default::default(), listed, Limits::default(), timeouts, false, tls))
 }
@@ -84,7 +168,7 @@ fn build(
     digest: u128,
     former: Option<&Upstream>,
     (balance, mut care): (Balance, Care),
-    listed: Vec<Listed>,
+    origins: Origins,
     limits: Limits,
     timeouts: Timeouts,
     prefers_http2: bool,
@@ -99,7 +183,16 @@ fn build(
         care.breaker = care.breaker.map(|own| own.after(it.breaker()));
     }
     let former = former.map(Upstream::nodes).unwrap_or_default();
-    let nodes = fixed::follow(listed, &former, world.background, move |at| egress.allows(at), tell);
+    let (roll, nodes) = Roll::new(move |at| egress.allows(at), tell);
+    match origins {
+        Origins::Listed(listed) => fixed::follow(listed, &former, world.resolver, world.background, roll),
+        Origins::Registry(it, known) => {
+            roll.put(known);
+            if let Some(background) = world.background {
+                background.spawn(it.follow(roll));
+            }
+        }
+    }
     let proxy = Proxy::new(limits, timeouts, world.threads, prefers_http2).secured(tls);
     let it = Upstream::new(name, digest, balance, nodes, proxy, world.metrics.upstream_metrics(name), care);
     if let Some(background) = world.background {

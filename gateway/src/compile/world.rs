@@ -19,6 +19,7 @@ use super::{
     states::StateKeeper,
 };
 use crate::{
+    registry::resolver::Resolver,
     settings::{
         limits::Limits,
         secret::{Secret, SecretsPolicy},
@@ -40,6 +41,8 @@ pub struct Workshop {
     pub spawn: Arc<dyn Spawn>,
     pub log: Log,
     pub egress: Egress,
+    /// Resolves the names of nodes.
+    pub resolver: Resolver,
     pub limits: Limits,
     pub node: Arc<NodeInfo>,
     pub policy: SecretsPolicy,
@@ -66,6 +69,7 @@ impl Workshop {
             spawn: Arc::new(Idle),
             log: Log::nowhere(),
             egress: self.egress.clone(),
+            resolver: self.resolver.clone(),
             limits: self.limits.clone(),
             node: self.node.clone(),
             policy: self.policy.clone(),
@@ -102,6 +106,7 @@ pub struct Compiler<'a> {
     pub spawn: Arc<dyn Spawn>,
     pub log: &'a Log,
     pub egress: &'a Egress,
+    pub resolver: &'a Resolver,
     pub limits: &'a Limits,
     pub node: Arc<NodeInfo>,
     pub threads: usize,
@@ -145,6 +150,7 @@ impl<'a> Compiler<'a> {
             spawn: shop.spawn.clone(),
             log: &shop.log,
             egress: &shop.egress,
+            resolver: &shop.resolver,
             limits: &shop.limits,
             node: shop.node.clone(),
             threads: shop.threads,

@@ -1,14 +1,18 @@
 //! Nodes that the definition lists: addresses as they stand, host names resolved in the background.
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use contract::discovery::{Node, Nodes};
+use contract::discovery::{Found, Node, Roll};
 use http::uri::Authority;
-use tokio::{runtime::Handle, sync::watch, time::sleep};
+use tokio::{runtime::Handle, time::sleep};
 
-/// How long a resolved address is believed. The system's resolver does not tell the record's own time to live.
-pub const RESOLVE_EVERY: Duration = Duration::from_secs(30);
-/// How soon a name that could not be resolved is tried again.
-const RETRY_EVERY: Duration = Duration::from_secs(2);
+use super::{
+    dns::{Patience, RETRY},
+    resolver::{Resolver, Said},
+};
 
 /// One node, as a definition lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,124 +29,119 @@ impl Listed {
         self.authority.as_str().parse().ok()
     }
 
-    fn node(&self, address: SocketAddr) -> Arc<Node> {
-        Arc::new(Node {
-            authority: self.authority.clone(),
-            address,
-            weight: self.weight,
-            metadata: self.metadata.clone(),
-            in_flight: Default::default(),
-        })
+    fn found(&self, address: SocketAddr) -> Found {
+        Found { authority: self.authority.clone(), address, weight: self.weight, metadata: self.metadata.clone() }
     }
 }
 
-/// Follows the listed nodes. Names are resolved on `background`, for as long as somebody holds the receiver.
+/// The addresses of all that are listed, in their order.
+struct Everyone {
+    roll: Roll,
+    found: Mutex<Vec<Vec<Found>>>,
+}
+
+impl Everyone {
+    fn set(&self, at: usize, found: Vec<Found>) {
+        let mut all = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        all[at] = found;
+        self.roll.put(all.iter().flatten().cloned());
+    }
+}
+
+/// Follows the listed nodes. Each name is resolved on `background` by its own time to live, for as long as somebody reads the roll.
 ///
-/// A name that cannot be resolved keeps its last addresses. What a name resolves to is asked of `allows`.
+/// A name that cannot be resolved keeps its last addresses.
 /// `former` are nodes of before: until a name is resolved, it has the addresses that it had there.
-pub fn follow(
-    listed: Vec<Listed>,
-    former: &[Arc<Node>],
-    background: Option<&Handle>,
-    allows: impl Fn(&SocketAddr) -> Result<(), String> + Send + 'static,
-    tell: impl Fn(&str) + Send + 'static,
-) -> watch::Receiver<Nodes> {
-    let known = |it: &Listed| -> Vec<Arc<Node>> {
+pub fn follow(listed: Vec<Listed>, former: &[Arc<Node>], resolver: &Resolver, background: Option<&Handle>, roll: Roll) {
+    let known = |it: &Listed| -> Vec<Found> {
         match it.address() {
-            Some(at) => vec![it.node(at)],
-            None => former.iter().filter(|node| node.authority == it.authority).map(|node| it.node(node.address)).collect(),
+            Some(at) => vec![it.found(at)],
+            None => former.iter().filter(|node| node.authority == it.authority).map(|node| it.found(node.address)).collect(),
         }
     };
-    let nodes: Vec<_> = listed.iter().map(known).collect();
-    let (sender, receiver) = watch::channel::<Nodes>(nodes.iter().flatten().cloned().collect());
-    if let (true, Some(background)) = (listed.iter().any(|it| it.address().is_none()), background) {
-        background.spawn(resolve_for_ever(listed, nodes, sender, allows, tell));
+    let found: Vec<_> = listed.iter().map(known).collect();
+    roll.put(found.iter().flatten().cloned());
+    let Some(background) = background else { return };
+    let everyone = Arc::new(Everyone { roll, found: Mutex::new(found) });
+    for (at, it) in listed.into_iter().enumerate().filter(|(_, it)| it.address().is_none()) {
+        background.spawn(resolve_for_ever(at, it, resolver.clone(), everyone.clone()));
     }
-    receiver
 }
 
-async fn resolve_for_ever(
-    listed: Vec<Listed>,
-    mut last: Vec<Vec<Arc<Node>>>,
-    sender: watch::Sender<Nodes>,
-    allows: impl Fn(&SocketAddr) -> Result<(), String>,
-    tell: impl Fn(&str),
-) {
+async fn resolve_for_ever(at: usize, it: Listed, resolver: Resolver, everyone: Arc<Everyone>) {
+    let (host, port) = (it.authority.host(), it.authority.port_u16().unwrap_or_default());
+    let mut patience = Patience::default();
     loop {
-        let mut failed = false;
-        for (it, nodes) in listed.iter().zip(&mut last) {
-            if it.address().is_some() {
-                continue;
+        let pause = match resolver.addresses(host).await {
+            Ok(Said { all, holds }) => {
+                patience.well();
+                everyone.set(at, all.into_iter().map(|ip| it.found(SocketAddr::new(ip, port))).collect());
+                holds
             }
-            match tokio::net::lookup_host(it.authority.as_str()).await {
-                Ok(found) => {
-                    let refused =
-                        |at: &SocketAddr| allows(at).map_err(|why| tell(&format!("{} is not called: {why}", it.authority))).is_ok();
-                    let mut found: Vec<_> = found.filter(refused).collect();
-                    found.sort();
-                    found.dedup();
-                    // A node that is still there stays the same one, with its connections.
-                    *nodes = found
-                        .into_iter()
-                        .map(|at| nodes.iter().find(|it| it.address == at).cloned().unwrap_or_else(|| it.node(at)))
-                        .collect();
+            Err(missing) => {
+                if patience.is_over(&missing) {
+                    everyone.set(at, Vec::new());
                 }
-                Err(fault) => {
-                    failed = true;
-                    tell(&format!(
-                        "{} cannot be resolved: {fault}; {}",
-                        it.authority,
-                        if nodes.is_empty() { "it has no address yet" } else { "its last addresses stay" }
-                    ));
+                let none = everyone.found.lock().unwrap_or_else(PoisonError::into_inner)[at].is_empty();
+                if let Some(told) = patience.tells(it.authority.as_str(), &missing, none) {
+                    everyone.roll.tell(&told);
                 }
+                RETRY
             }
-        }
-        let now: Nodes = last.iter().flatten().cloned().collect();
-        sender.send_if_modified(|old| {
-            let same = old.len() == now.len() && old.iter().zip(now.iter()).all(|(a, b)| Arc::ptr_eq(a, b));
-            if !same {
-                *old = now;
-            }
-            !same
-        });
+        };
         tokio::select! {
-            () = sleep(if failed { RETRY_EVERY } else { RESOLVE_EVERY }) => (),
-            () = sender.closed() => return,
+            () = sleep(pause) => (),
+            () = everyone.roll.closed() => return,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use contract::discovery::Nodes;
+    use tokio::sync::watch;
+
     use super::*;
 
     fn listed(at: &str) -> Listed {
         Listed { authority: at.parse().unwrap(), weight: 1, metadata: BTreeMap::new() }
     }
 
+    fn follow(all: &[&str], former: &[Arc<Node>], background: Option<&Handle>) -> watch::Receiver<Nodes> {
+        let (roll, nodes) = Roll::new(|_| Ok(()), |_| ());
+        super::follow(all.iter().map(|it| listed(it)).collect(), former, &Resolver::new(Vec::new()), background, roll);
+        nodes
+    }
+
+    fn addresses(nodes: &watch::Receiver<Nodes>) -> Vec<String> {
+        nodes.borrow().iter().map(|it| it.address.to_string()).collect()
+    }
+
     #[test]
     fn addresses_are_there_at_once() {
-        let nodes = follow(vec![listed("127.0.0.1:1"), listed("[::1]:2")], &[], None, |_| Ok(()), |_| ());
-        assert_eq!(nodes.borrow().iter().map(|it| it.address.to_string()).collect::<Vec<_>>(), ["127.0.0.1:1", "[::1]:2"]);
+        assert_eq!(addresses(&follow(&["127.0.0.1:1", "[::1]:2"], &[], None)), ["127.0.0.1:1", "[::1]:2"]);
     }
 
     #[tokio::test]
     async fn a_name_becomes_its_addresses() {
-        let mut nodes = follow(vec![listed("127.0.0.1:1"), listed("localhost:2")], &[], Some(&Handle::current()), |_| Ok(()), |_| ());
-        nodes.changed().await.unwrap();
-        let nodes = nodes.borrow();
+        let mut nodes = follow(&["127.0.0.1:1", "localhost:2"], &[], Some(&Handle::current()));
+        // What needs no resolver is there before what does.
+        let nodes = nodes.wait_for(|it| it.len() > 1).await.unwrap();
         assert_eq!(nodes[0].address.to_string(), "127.0.0.1:1");
         assert!(nodes.iter().any(|it| it.address.to_string() == "127.0.0.1:2" && it.authority == "localhost:2"));
     }
 
     #[tokio::test]
     async fn a_name_has_its_former_addresses_until_it_is_resolved() {
-        let former = [("a.invalid:1", 1), ("b.invalid:1", 2)].map(|(name, last)| listed(name).node(([10, 0, 0, last], 1).into()));
-        let nodes = follow(vec![listed("b.invalid:1")], &former, Some(&Handle::current()), |_| Ok(()), |_| ());
-        let known = || nodes.borrow().iter().map(|it| it.address.to_string()).collect::<Vec<_>>();
-        assert_eq!(known(), ["10.0.0.2:1"]);
+        let (roll, former) = Roll::new(|_| Ok(()), |_| ());
+        roll.put([("a.invalid:1", 1), ("b.invalid:1", 2)].map(|(name, last)| listed(name).found(([10, 0, 0, last], 1).into())));
+        let former = former.borrow().clone();
+        let nodes = follow(&["b.invalid:1"], &former, Some(&Handle::current()));
+        assert_eq!(addresses(&nodes), ["10.0.0.2:1"]);
         // And longer, where it cannot be.
         sleep(Duration::from_millis(100)).await;
-        assert_eq!(known(), ["10.0.0.2:1"]);
+        assert_eq!(addresses(&nodes), ["10.0.0.2:1"]);
     }
 }
